@@ -1,0 +1,1 @@
+"""Values and rules without I/O: nothing here knows MQTT, files or hardware."""

@@ -1,0 +1,1 @@
+"""Who is who at a site: keys, and the signed list of peers."""

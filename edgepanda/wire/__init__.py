@@ -1,0 +1,1 @@
+"""What travels: topics, envelopes, bodies, and the bus that carries them."""
