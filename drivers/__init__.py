@@ -1,0 +1,1 @@
+"""The driver contract, the host process, and one file per kind of hardware."""
