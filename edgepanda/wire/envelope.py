@@ -1,8 +1,8 @@
 """The signed envelope (docs/protocol.md, 'Envelope').
 
-`{"v":1,"site":S,"kid":K,"id":I,"sig":G,"body":[...]}`. The Ed25519 signature covers `edgepanda-v1`, site, topic below the
-base, key id and envelope id, each ended by a zero byte, and then the exact bytes of `body`. So it is worth nothing on
-another topic or site, and a bridge may rename the base.
+`{"v":1,"site":S,"kid":K,"id":I,"sig":G,"body":[...]}`. The Ed25519 signature covers `edgepanda-v1`, site, topic below
+the base, key id and envelope id, each ended by a zero byte, and then the exact bytes of `body`. So it is worth nothing
+on another topic or site, and a bridge may rename the base.
 """
 
 from __future__ import annotations

@@ -1,0 +1,93 @@
+"""All topics: who may say what where, with which quality and retain flag. Nothing else in the code spells a topic."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import msgspec
+
+from edgepanda.trust.peers import Role
+
+PREFIX = "v1/"  # below the base
+
+Says = Mapping[str, frozenset[Role]]
+
+SITE: frozenset[Role] = frozenset({"site"})
+NODE: frozenset[Role] = frozenset({"node"})
+ASKERS: frozenset[Role] = frozenset({"operator", "client", "voice", "node"})
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """One line of the table. `pattern` has `{node}` or `{client}` for the level that names one."""
+
+    pattern: str
+    qos: int
+    retain: bool
+    says: Says  # body type: roles that may sign it
+
+    def at(self, **names: str) -> str:
+        """The topic below the base, for these names."""
+        return PREFIX + self.pattern.format(**names)
+
+    @property
+    def every(self) -> str:
+        """The filter below the base that takes this topic of all nodes or clients."""
+        return PREFIX + self.pattern.format(node="+", client="+")
+
+
+def _topic(pattern: str, *, qos: int = 1, retain: bool = False, says: Mapping[str, frozenset[Role]]) -> Topic:
+    return Topic(pattern, qos, retain, dict(says))
+
+
+_REPORTS = ("accepted", "declined", "starting", "started", "progress", "finished", "interrupted", "ack")
+_INBOX = ("lease", "renewed", "permit", "cancel", "peers", "ask", "ack")
+
+COORDINATOR = _topic("site/coordinator", retain=True, says={"presence": SITE})
+HELLO = _topic("site/hello", says={"hello": SITE})
+REQUEST = _topic("site/request", says={"request": ASKERS})
+EVENTS = _topic("site/events", says={"event": SITE})
+REPLY = _topic("clients/{client}/reply", says={"reply": SITE, "ack": SITE})
+CARD = _topic("nodes/{node}/card", retain=True, says={"card": NODE})
+STATUS = _topic("nodes/{node}/status", retain=True, says={"status": NODE})
+BEAT = _topic("nodes/{node}/beat", says={"beat": NODE})
+CLAIM = _topic("nodes/{node}/claim", says={"claim": NODE})
+REPORT = _topic("nodes/{node}/report", says=dict.fromkeys(_REPORTS, NODE))
+INBOX = _topic("nodes/{node}/inbox", says=dict.fromkeys(_INBOX, SITE))
+OUTPUT = _topic("nodes/{node}/output", qos=0, says={"output": NODE})
+
+TABLE: tuple[Topic, ...] = (
+    *(COORDINATOR, HELLO, REQUEST, EVENTS, REPLY),
+    *(CARD, STATUS, BEAT, CLAIM, REPORT, INBOX, OUTPUT),
+)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A topic that came in: its line of the table, and the name in it, or an empty string."""
+
+    topic: Topic
+    name: str
+
+
+@functools.lru_cache(maxsize=4096)
+def find(below_base: str) -> Found | None:
+    """The line of the table that a topic below the base belongs to, or None."""
+    if not below_base.startswith(PREFIX):
+        return None
+    levels = below_base[len(PREFIX) :].split("/")
+    for topic in TABLE:
+        pattern = topic.pattern.split("/")
+        if len(pattern) != len(levels):
+            continue
+        if all(p.startswith("{") or p == level for p, level in zip(pattern, levels, strict=True)):
+            name = next((lv for p, lv in zip(pattern, levels, strict=True) if p.startswith("{")), "")
+            return Found(topic, name)
+    return None
+
+
+def may_say(found: Found, body_type: str, role: Role, name: str) -> bool:
+    """True if a peer of this role and name may say this there: a node only below its own name."""
+    roles = found.topic.says.get(body_type)
+    if roles is None or role not in roles:
+        return False
+    return role != "node" or "{node}" not in found.topic.pattern or found.name == name
