@@ -7,17 +7,10 @@ from typing import Any
 import msgspec
 
 from edgepanda.model.card import Card
+from edgepanda.model.head import Head
 from edgepanda.model.task import Finished, Task
 from edgepanda.trust.peers import PeerList
 from edgepanda.wire.clock import Stamp
-
-
-class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The ledger's newest entry: which ledger, how many entries, the last one's hash."""
-
-    ledger: str
-    height: int
-    hash: str
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type"):
@@ -33,8 +26,8 @@ class Presence(Body, frozen=True, kw_only=True, tag="presence"):
     """Whether the coordinator is there; also its will."""
 
     online: bool
-    ledger: str
     epoch: int
+    head: Head
     software: str = ""
     peers_revision: int = 0
 
@@ -42,8 +35,8 @@ class Presence(Body, frozen=True, kw_only=True, tag="presence"):
 class Hello(Body, frozen=True, kw_only=True, tag="hello"):
     """'Who is there?' Every node answers with status, card and claim."""
 
-    ledger: str
     epoch: int
+    head: Head
 
 
 class Event(Body, frozen=True, kw_only=True, tag="event"):

@@ -1,0 +1,172 @@
+"""Parameters of the coordinator's requests, and what they answer with: shared by the coordinator and the client."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from edgepanda.model.task import Finished, Limits
+from edgepanda.trust.peers import Peer, Role
+
+LARGEST_SUBMIT = 24 * 1024  # bytes of a submit's JSON: larger inputs travel as artifacts
+LONGEST_WAIT = 25.0  # seconds that `task.wait` holds its answer back
+MOST_ROWS = 100  # in one page
+
+
+class Params(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Base: an argument that nobody knows is an error that names it."""
+
+
+class Submit(Params, frozen=True, kw_only=True):
+    """`task.submit`: a capability, or a device and one of its actions. `id` is the idempotency key."""
+
+    id: str
+    capability: str | None = None
+    device: str | None = None
+    action: str | None = None
+    args: dict[str, Any] = {}
+    node: str | None = None
+    labels: dict[str, str] = {}
+    goal: str = ""
+    constraints: tuple[str, ...] = ()
+    criteria: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    priority: int = 0
+    door: str = "command"
+
+
+class ById(Params, frozen=True, kw_only=True):
+    """`task.get`, `task.output`."""
+
+    id: str
+
+
+class Wait(Params, frozen=True, kw_only=True):
+    """`task.wait`: answers when the task has ended or needs a person, or after `timeout` seconds with how it stands."""
+
+    id: str
+    timeout: float = LONGEST_WAIT
+
+
+class ListTasks(Params, frozen=True, kw_only=True):
+    """`task.list`: newest first; `before` is the last page's `next`."""
+
+    states: tuple[str, ...] = ()
+    capability: str | None = None
+    node: str | None = None
+    before: int | None = None
+    limit: int = 50
+
+
+class Events(Params, frozen=True, kw_only=True):
+    """`task.events`: of one task, or of the whole ledger, after a sequence number."""
+
+    id: str | None = None
+    after: int = 0
+    limit: int = 50
+
+
+class Cancel(Params, frozen=True, kw_only=True):
+    """`task.cancel`."""
+
+    id: str
+    because: str = ""
+
+
+class Resolve(Params, frozen=True, kw_only=True):
+    """`task.resolve`: a person's word on an uncertain task."""
+
+    id: str
+    outcome: Literal["succeeded", "failed", "retry"]
+    because: str
+
+
+class Review(Params, frozen=True, kw_only=True):
+    """`task.review`: a person's word on a task that waits for review."""
+
+    id: str
+    verdict: Literal["accept", "again", "reject"]
+    because: str = ""
+
+
+class ByName(Params, frozen=True, kw_only=True):
+    """`node.get`, `peers.remove`."""
+
+    name: str
+
+
+class NoParams(Params, frozen=True, kw_only=True):
+    """`node.list`, `digest`, `ledger.verify`, `peers.list`."""
+
+
+class AddPeer(Params, frozen=True, kw_only=True):
+    """`peers.add`: an operator's entry carries the proof of the operator who asks."""
+
+    peer: Peer
+
+
+class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A task as the coordinator shows it. Times are wall seconds, for people."""
+
+    id: str
+    state: str
+    capability: str
+    created: float
+    updated: float
+    device: str | None = None
+    node: str | None = None  # who holds or held the newest attempt
+    args: dict[str, Any] = {}
+    goal: str = ""
+    constraints: tuple[str, ...] = ()
+    criteria: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+    limits: Limits = Limits()
+    priority: int = 0
+    tier: int = 1
+    replay: str = "unsafe"
+    attempt: int = 0
+    cancel: bool = False
+    by: str = ""
+    door: str = ""
+    reason: str = ""  # why it stands where it stands
+    code: str = ""  # stable code of what kept it from succeeding
+    result: Finished | None = None
+    progress: str = ""
+    ended: bool = False
+    needs_person: bool = False
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node as the coordinator sees it."""
+
+    name: str
+    online: bool
+    claiming: bool
+    slots: int = 0
+    free: int = 0
+    load: float = 0.0
+    temperature: float | None = None
+    seen: float | None = None  # seconds since its last beat
+    card: dict[str, Any] | None = None
+
+
+METHODS: dict[str, tuple[type[Params], frozenset[Role], bool]] = {
+    # name: parameters, roles that may ask, whether it changes something and so carries a counter
+    "task.submit": (Submit, frozenset({"operator", "client", "voice", "node"}), False),
+    "task.get": (ById, frozenset({"operator", "client", "voice", "node"}), False),
+    "task.list": (ListTasks, frozenset({"operator", "client", "voice"}), False),
+    "task.wait": (Wait, frozenset({"operator", "client", "voice", "node"}), False),
+    "task.events": (Events, frozenset({"operator", "client"}), False),
+    "task.output": (ById, frozenset({"operator", "client"}), False),
+    "task.cancel": (Cancel, frozenset({"operator", "client", "voice"}), True),
+    "task.resolve": (Resolve, frozenset({"operator"}), True),
+    "task.review": (Review, frozenset({"operator"}), True),
+    "node.list": (NoParams, frozenset({"operator", "client", "voice"}), False),
+    "node.get": (ByName, frozenset({"operator", "client", "voice"}), False),
+    "digest": (NoParams, frozenset({"operator", "client", "voice"}), False),
+    "ledger.verify": (NoParams, frozenset({"operator", "client"}), False),
+    "peers.list": (NoParams, frozenset({"operator", "client"}), False),
+    "peers.add": (AddPeer, frozenset({"operator"}), True),
+    "peers.remove": (ByName, frozenset({"operator"}), True),
+}
