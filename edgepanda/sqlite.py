@@ -106,7 +106,7 @@ class Store:
         lock.acquire()
         try:
             writer = prepare(path, file_format)
-            store = cls(path, writer, connect(path, query_only=True))
+            store = cls(path, writer, connect(path, query_only=True, cache_kib=file_format.cache_kib))
         except BaseException:
             lock.release()
             raise

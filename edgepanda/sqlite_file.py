@@ -32,11 +32,13 @@ class Format:
     """What a kind of file contains. Step n, a script of SQL, takes a file from version n to n + 1.
 
     The version of the program is the number of its steps. A released step never changes; a new version adds one.
+    `cache_kib` bounds the memory for pages, for each of the two connections.
     """
 
     name: str
     application_id: int
     steps: tuple[str, ...]
+    cache_kib: int = 2000
 
     @property
     def version(self) -> int:
@@ -50,12 +52,13 @@ def translate(error: sqlite3.Error, path: Path, doing: str) -> StorageError:
     return storage_error(code, path, f"cannot {doing}: {error}")
 
 
-def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
+def connect(path: Path, *, query_only: bool = False, cache_kib: int = 2000) -> sqlite3.Connection:
     """A connection with the settings that every connection of a writing process has."""
     connection = sqlite3.connect(
         path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
     )
     connection.execute("PRAGMA synchronous=FULL")
+    connection.execute(f"PRAGMA cache_size={-cache_kib}")
     connection.execute(f"PRAGMA wal_autocheckpoint={AUTOCHECKPOINT_PAGES}")
     if query_only:
         connection.execute("PRAGMA query_only=ON")
@@ -66,7 +69,7 @@ def prepare(path: Path, file_format: Format) -> sqlite3.Connection:
     """Open for writing, create what is missing, and bring an older file to the present version after copying it."""
     _create_private(path)
     try:
-        connection = connect(path)
+        connection = connect(path, cache_kib=file_format.cache_kib)
     except sqlite3.Error as error:
         raise translate(error, path, f"open the {file_format.name}") from error
     try:
