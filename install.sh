@@ -60,7 +60,7 @@ main() {
     shift "$consumed"
     cd "$here"
     lock
-    set_up
+    set_up "$@"
     unlock
     trap - INT TERM
     run "$@"
@@ -108,13 +108,13 @@ run() {
 
 # ---- what is there, what is missing
 
-set_up() {
+set_up() { # the goal's arguments
     local missing state
     state=$(environment_state)
     [ "$state" != foreign ] ||
         fail $EXIT_USAGE "$environment exists and is not of this script's making: remove it, or choose another folder with --env DIR"
     [ "$state" = ready ] || find_python
-    missing=$(missing_packages "$state")
+    missing=$(missing_packages "$state" "$@")
     if [ -z "$missing" ] && [ "$state" = ready ]; then return 0; fi
     announce "$missing" "$state"
     [ -z "$missing" ] || install_packages "$missing"
@@ -144,12 +144,18 @@ has_venv() { [ -n "$python" ] && "$python" -c 'import ensurepip, venv' 2>/dev/nu
 
 has_program() { PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null; }
 
-missing_packages() { # state of the environment: the Debian packages that are needed and not here, in one line
+missing_packages() { # state of the environment, the goal's arguments: the Debian packages still needed, in one line
     local missing=()
     [ "$1" = ready ] || has_venv || missing+=(python3-venv)
+    shift
     if [ "$goal" = test ]; then
         has_program mosquitto || missing+=(mosquitto)
         has_program shellcheck || missing+=(shellcheck)
+        case " $* " in *' containers '*)
+            has_program mmdebstrap || missing+=(mmdebstrap)
+            has_program systemd-nspawn || missing+=(systemd-container)
+            ;;
+        esac
     fi
     printf '%s' "${missing[*]-}"
 }
@@ -157,6 +163,7 @@ missing_packages() { # state of the environment: the Debian packages that are ne
 announce() { # the missing packages, the state of the environment
     say "EdgePanda sets up what '$goal' needs, then runs it."
     [ -z "$1" ] || say "  Debian packages:  $1 (and what they depend on)"
+    case " $1 " in *' mosquitto '*) say "                    Mosquitto's service stays off: the tests start brokers of their own" ;; esac
     case $2 in
         new) say "  environment:      $environment" ;;
         stale) say "  environment:      $environment, made anew (it is half-made, of another Python, or its clone has moved)" ;;
@@ -223,10 +230,9 @@ apt_install() {
     fi
     apt-get update -qq || echo 'apt-get update failed; going on with the package lists that are here'
     apt-get install -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 "$@" >/dev/null
-    if [ $quiet = yes ] && command -v systemctl >/dev/null; then
-        systemctl disable --quiet mosquitto.service || true
-        [ ! -d /run/systemd/system ] || systemctl stop mosquitto.service || true
-    fi
+    [ $quiet = yes ] || return 0
+    update-rc.d mosquitto disable # for systemd too, also where none is installed yet
+    [ ! -d /run/systemd/system ] || systemctl stop mosquitto.service
 }
 
 # ---- the environment
