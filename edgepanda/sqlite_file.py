@@ -95,11 +95,18 @@ def connect_readonly(path: Path, file_format: Format | None) -> sqlite3.Connecti
         connection = sqlite3.connect(
             _readonly_uri(path), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA query_only=ON")
-        if file_format is not None and _check(connection, path, file_format) != file_format.version:
-            raise storage_error("storage_older", path, "the file has an older format; open it for writing once")
     except sqlite3.Error as error:
         raise translate(error, path, "open the file") from error
+    try:
+        connection.execute("PRAGMA query_only=ON")
+        if file_format is not None and _check(connection, path, file_format) != file_format.version:
+            raise storage_error("storage_older", path, "the file has an older format")
+    except sqlite3.Error as error:
+        connection.close()
+        raise translate(error, path, "open the file") from error
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -107,7 +114,7 @@ def _readonly_uri(path: Path) -> str:
     # Reading beside a log needs a shared-memory file. Where none can be made and there is no log, nobody is writing.
     log = path.with_name(path.name + "-wal")
     idle = not log.exists() or log.stat().st_size == 0
-    frozen = idle and not os.access(path.parent, os.W_OK)
+    frozen = idle and not os.access(path.parent, os.W_OK, effective_ids=True)
     return f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if frozen else ''}"
 
 

@@ -25,6 +25,8 @@ CURES = {
     "storage_locked": "stop the other process first, or ask it instead of opening its file",
     "storage_newer": "update EdgePanda, or put back the copy that was kept before the update",
     "storage_foreign": "name another file, or move this one away",
+    "storage_missing": "check the path; the process that owns the file makes it at its first start",
+    "storage_older": "start the process that owns the file once; it updates the file and keeps a copy",
     "storage_closed": "open it again",
     "storage_busy": "send less at once; the disk is slower than what arrives",
 }
