@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -171,12 +171,24 @@ class DocumentFile(Storage):
 
 
 class _FreshTable(Table):
-    """A table without a cache of queries: cached results would be handed out twice."""
+    """A table that remembers nothing between calls.
+
+    A cached query would hand out the same documents twice, and a remembered number could overwrite a document that
+    somebody added by hand.
+    """
 
     default_query_cache_capacity = 0
 
     def __init__(self, storage: Storage, name: str, cache_size: int = 0, persist_empty: bool = False) -> None:
         super().__init__(storage, name, cache_size=0, persist_empty=persist_empty)
+
+    def insert(self, document: Mapping[str, Any]) -> int:
+        self._next_id = None
+        return super().insert(document)
+
+    def insert_multiple(self, documents: Iterable[Mapping[str, Any]]) -> list[int]:
+        self._next_id = None
+        return super().insert_multiple(documents)
 
 
 class _FreshTinyDB(TinyDB):
@@ -223,10 +235,7 @@ class Documents:
 
     def reload(self) -> bool:
         """Read what was edited by hand; true if the data changed. Raises like opening, and then keeps the old data."""
-        changed = self._file.load()
-        if changed:
-            self._db.drop_cached_tables()
-        return changed
+        return self._file.load()
 
     def close(self) -> None:
         """Give the lock back; may be called twice."""
