@@ -70,6 +70,7 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None  # FINISHED; RESOLVED as succeeded or failed; None there means 'retry'
     unanswered: bool = False  # FINISHED with a criterion that nobody answered
     still_valid: bool = True  # LOST, INTERRUPTED: `valid_for` is not over
+    began: bool = True  # INTERRUPTED: False where the node knows from its journal that it never began
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +123,10 @@ def _again_allowed(s: Standing, h: Happening) -> bool:
     return s.replay == "safe" and h.still_valid and s.attempt < s.max_attempts
 
 
+def _never_began(_: Standing, h: Happening) -> bool:
+    return not h.began
+
+
 def _unanswered(_: Standing, h: Happening) -> bool:
     return h.outcome == "succeeded" and h.unanswered
 
@@ -160,6 +165,7 @@ TABLE: tuple[Row, ...] = (
     _row(_HELD, _K.LOST, _S.QUEUED, _again_allowed, "retire", "lease over; doing it again changes nothing"),
     _row(_HELD, _K.LOST, _S.UNCERTAIN, _unsafe, "keep", "lease over; nobody knows what happened"),
     _row(_HELD, _K.LOST, _S.FAILED, _safe, "retire", "lease over, and no attempt left"),
+    _row(_HELD, _K.INTERRUPTED, _S.QUEUED, _never_began, "retire", "permitted, but the node never began"),
     _row(_HELD, _K.INTERRUPTED, _S.QUEUED, _again_allowed, "retire", "cut short; doing it again changes nothing"),
     _row(_HELD, _K.INTERRUPTED, _S.UNCERTAIN, _unsafe, "keep", "cut short in the middle"),
     _row(_HELD, _K.INTERRUPTED, _S.FAILED, _safe, "retire", "cut short, and no attempt left"),

@@ -94,10 +94,10 @@ class Peers(Body, frozen=True, kw_only=True, tag="peers"):
 
 
 class Ask(Body, frozen=True, kw_only=True, tag="ask"):
-    """'Send card, claim and status again': the coordinator lacks them."""
+    """'Send status, card, claim and a beat now': the coordinator lacks something, or asks the witnesses."""
 
     epoch: int
-    ledger: str
+    head: Head
 
 
 class Ack(Body, frozen=True, kw_only=True, tag="ack"):

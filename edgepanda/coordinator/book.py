@@ -1,0 +1,246 @@
+"""The living tasks in memory, and their way into the ledger.
+
+Changes of one turn of the loop become one append; what must follow a commit (answers, leases, acknowledgements) is
+handed over with `then`. One append is under way at a time, what comes meanwhile shares the next one. When an append
+fails, everything in memory is read anew from the ledger and whoever waits is told: no answer without a commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from edgepanda.coordinator import record as records
+from edgepanda.coordinator.ledger import Appended, Event, Ledger, NodeRow
+from edgepanda.coordinator.record import Record
+from edgepanda.errors import EdgePandaError
+from edgepanda.model import states
+from edgepanda.model.states import Happening
+from edgepanda.wire import messages
+
+log = logging.getLogger("edgepanda.coordinator")
+
+Done = Callable[[], None]
+Failed = Callable[[EdgePandaError], None]
+
+
+class Live:
+    """A task that has not ended, with what is not worth keeping: its lease's end, who waits for it."""
+
+    __slots__ = ("lease_until", "output", "progress", "record", "rests_until", "watchers")
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.lease_until: float | None = None  # seconds on the coordinator's boot clock
+        self.rests_until: dict[str, float] = {}  # nodes that declined for now
+        self.progress = ""
+        self.output: list[str] = []
+        self.watchers: list[Callable[[Record], None]] = []
+
+
+class _Batch:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.records: dict[str, Record] = {}
+        self.counters: dict[str, tuple[int, int]] = {}
+        self.nodes: dict[str, NodeRow] = {}
+        self.then: list[tuple[Done, Failed | None]] = []
+
+    @property
+    def empty(self) -> bool:
+        return not (self.events or self.records or self.counters or self.nodes or self.then)
+
+
+class Book:
+    """All living tasks; the only writer of the ledger."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        publish: Callable[[list[messages.Event]], None],
+        on_change: Callable[[Live], None],
+        on_reload: Callable[[], None],
+    ) -> None:
+        self.ledger = ledger
+        self.live: dict[str, Live] = {}
+        self.problem: EdgePandaError | None = None  # why the ledger takes nothing
+        self._publish, self._on_change, self._on_reload = publish, on_change, on_reload
+        self._batch = _Batch()
+        self._before_flush: list[Callable[[], None]] = []
+        self._scheduled = False
+        self._committing: asyncio.Task[None] | None = None
+        self._under_way: dict[str, Record] = {}  # what the append under way will have written
+        self.reload()
+
+    def reload(self) -> None:
+        """Memory is what the ledger says."""
+        watchers = {task_id: live.watchers for task_id, live in self.live.items()}
+        self.live = {row.id: Live(records.read(row)) for row in self.ledger.live_tasks()}
+        for task_id, live in self.live.items():
+            live.watchers = watchers.get(task_id, [])
+
+    def find(self, task_id: str) -> Live | None:
+        """The task, living or ended; None if the ledger has never heard of it."""
+        live = self.live.get(task_id)
+        if live is not None:
+            return live
+        record = self._batch.records.get(task_id) or self._under_way.get(task_id)
+        if record is None:
+            row = self.ledger.task(task_id)
+            record = records.read(row) if row is not None else None
+        return Live(record) if record is not None else None
+
+    def before_flush(self, action: Callable[[], None]) -> None:
+        """Call it once before the turn's changes are appended: it may add to them (matching does)."""
+        if action not in self._before_flush:
+            self._before_flush.append(action)
+        self._schedule()
+
+    # changes
+
+    def add(self, record: Record, event: Happening, data: dict[str, Any]) -> Live:
+        """A new task, after its first event."""
+        live = Live(record)
+        self.live[record.id] = live
+        self.change(live, event, data)
+        return live
+
+    def change(self, live: Live, event: Happening, data: dict[str, Any] | None = None, **fields: Any) -> Record:
+        """Let the event happen to the task and record it. Raises `StateError`, and then nothing has changed."""
+        before = live.record
+        standing = states.step(before.standing, event)
+        reason = states.why(before.standing.state, event, before.standing)
+        after = msgspec.structs.replace(
+            before, standing=standing, **{"reason": reason, "updated": time.time(), **fields}
+        )
+        self.note(live, str(event.kind), after, {"state": str(standing.state), **(data or {})})
+        if after.ended:
+            self.live.pop(after.id, None)
+        else:
+            self.live[after.id] = live
+        self._on_change(live)
+        return after
+
+    def note(self, live: Live, kind: str, after: Record, data: dict[str, Any]) -> None:
+        """Record something about a task that the table of states has no row for."""
+        live.record = after
+        attempt = after.standing.attempt or None
+        self._batch.events.append(Event(kind, after.id, attempt, msgspec.json.encode(data)))
+        self._batch.records[after.id] = after
+        self._schedule()
+
+    def keep(self, live: Live, after: Record) -> None:
+        """Keep a detail of a living task without an event of its own."""
+        live.record = after
+        self._batch.records[after.id] = after
+        self._schedule()
+
+    def decision(self, kind: str, data: dict[str, Any]) -> None:
+        """Record a control decision that belongs to no task."""
+        self._batch.events.append(Event(kind, None, None, msgspec.json.encode(data)))
+        self._schedule()
+
+    def count(self, key: str, highest: int, window: int) -> None:
+        """Keep a client's counter with this turn's changes."""
+        self._batch.counters[key] = (highest, window)
+        self._schedule()
+
+    def counter(self, key: str) -> tuple[int, int]:
+        """The newest value and window of a client's counter, with what this turn has taken."""
+        return self._batch.counters.get(key) or self.ledger.counter(key)
+
+    def keep_node(self, row: NodeRow) -> None:
+        """Keep what is known of a node with this turn's changes."""
+        self._batch.nodes[row.name] = row
+        self._schedule()
+
+    def then(self, done: Done, failed: Failed | None = None) -> None:
+        """Call `done` when this turn's changes are on disk, or `failed` when they could not be kept."""
+        self._batch.then.append((done, failed))
+        self._schedule()
+
+    # the way to the disk
+
+    def _schedule(self) -> None:
+        if not self._scheduled and self._committing is None:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        actions, self._before_flush = self._before_flush, []
+        for action in actions:
+            action()
+        batch, self._batch = self._batch, _Batch()
+        if not batch.empty:
+            self._under_way = batch.records
+            self._committing = asyncio.create_task(self._commit(batch))
+
+    async def _commit(self, batch: _Batch) -> None:
+        try:
+            if batch.events or batch.records or batch.counters or batch.nodes:
+                appended = await self._append(batch)
+                self.problem = None
+                self._publish(_published(batch, appended))
+            for done, _ in batch.then:
+                _guarded(done)
+        except EdgePandaError as error:
+            self._failed(batch, error)
+        finally:
+            self._committing = None
+            self._under_way = {}
+            if not self._batch.empty or self._before_flush:
+                self._schedule()
+
+    async def _append(self, batch: _Batch) -> Appended:
+        return await self.ledger.append(
+            batch.events,
+            tasks=[record.row() for record in batch.records.values()],
+            counters=[(key, *value) for key, value in batch.counters.items()],
+            nodes=list(batch.nodes.values()),
+        )
+
+    def _failed(self, batch: _Batch, error: EdgePandaError) -> None:
+        if self.problem is None:
+            log.error("the ledger cannot be written: %s [%s]", error, error.code)
+        self.problem = error
+        lost, self._batch = self._batch, _Batch()
+        self.reload()
+        self._on_reload()
+        for _, failed in [*batch.then, *lost.then]:
+            if failed is not None:
+                _guarded(lambda failed=failed: failed(error))  # type: ignore[misc]
+
+    async def close(self) -> None:
+        """Finish what is under way."""
+        while self._committing is not None or self._scheduled:
+            await (self._committing or asyncio.sleep(0))
+
+
+def _guarded(action: Done) -> None:
+    """One answer that cannot be given does not keep back the others."""
+    try:
+        action()
+    except Exception:
+        log.exception("what follows a commit failed")
+
+
+def _published(batch: _Batch, appended: Appended) -> list[messages.Event]:
+    return [
+        messages.Event(
+            id=str(appended.first + place),
+            seq=appended.first + place,
+            at=appended.at,
+            kind=event.kind,
+            task=event.task,
+            attempt=event.attempt,
+            data=msgspec.json.decode(event.payload),
+        )
+        for place, event in enumerate(batch.events)
+    ]

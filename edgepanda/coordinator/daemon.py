@@ -1,0 +1,327 @@
+"""The coordinator's process: wires bus, book, fleet, leases, reports and requests together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from edgepanda import __version__
+from edgepanda.coordinator.book import Book, Live
+from edgepanda.coordinator.fleet import Fleet, Node
+from edgepanda.coordinator.leases import MARGIN, Leases
+from edgepanda.coordinator.ledger import Ledger
+from edgepanda.coordinator.moment import now
+from edgepanda.coordinator.peers import PeersFile
+from edgepanda.coordinator.record import Record
+from edgepanda.coordinator.reports import Reports
+from edgepanda.coordinator.requests import Requests
+from edgepanda.errors import EdgePandaError
+from edgepanda.model.config import Coordinator as Settings
+from edgepanda.model.config import Loaded
+from edgepanda.model.ids import new_id
+from edgepanda.trust.identity import Identity
+from edgepanda.wire import messages, topics
+from edgepanda.wire.bus import Bus, Message, Refused
+from edgepanda.wire.clock import boottime
+from edgepanda.wire.topics import Topic
+
+log = logging.getLogger("edgepanda.coordinator")
+
+TICK = 1.0  # seconds between looks at leases and limits, while anything lives
+ASK_AGAIN = 5.0  # seconds before a node is asked again for what we lack
+YIELD = 2.0  # seconds that a coordinator which claims to live gets to show that it does
+
+
+class SecondCoordinatorError(EdgePandaError):
+    """Another coordinator serves this site."""
+
+    code = "second_coordinator"
+
+
+class Coordinator:
+    """One site's coordinator. `await run()` serves until cancelled."""
+
+    def __init__(self, loaded: Loaded, *, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Opens keys, peers and ledger. Raises `EdgePandaError` with the codes of those."""
+        config = loaded.config
+        self._settings = config.coordinator or Settings()
+        self._on_ready = on_ready
+        self.identity = Identity.load(site_key_path(loaded))
+        self.peers = PeersFile(loaded.state_dir / "peers.json", config.site.name, self.identity)
+        self.ledger = Ledger.open(loaded.state_dir / "ledger.db")
+        self._loaded = loaded
+        self._tick: asyncio.TimerHandle | None = None
+        self._acks: dict[str, list[str]] = {}
+        self._serving = False
+        self._rival: messages.Presence | None = None
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Serve. Raises `SecondCoordinatorError`."""
+        await self.ledger.begin_epoch()
+        self._assemble()
+        self.bus.start()
+        try:
+            await self._failed
+        finally:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        if self._tick is not None:
+            self._tick.cancel()
+        await self.book.close()
+        if self._serving and self.bus.up:
+            self.bus.retain(topics.COORDINATOR, self._presence(False))
+        await self.bus.stop()
+        self.ledger.close()
+        self.peers.close()
+
+    def _assemble(self) -> None:
+        site = self._loaded.config.site
+        self.fleet = Fleet(self.ledger.nodes())
+        self.bus = Bus(
+            self._loaded.broker_address(),
+            self.identity,
+            self.peers.directory,
+            site=site.name,
+            base=site.base,
+            process="c",
+            will=lambda: (topics.COORDINATOR, {}, self._presence(False)),
+            on_up=self._went_up,
+            on_down=self._went_down,
+            on_refused=self._refused,
+        )
+        self.book = Book(self.ledger, publish=self._publish, on_change=self._changed, on_reload=self._reloaded)
+        self.leases = Leases(self.book, self.fleet, ttl=self._settings.lease_ttl, clock=boottime, send=self._to_node)
+        self.reports = Reports(self.book, self.leases, clock=now, send=self._to_node, acknowledge=self._acknowledge)
+        self.requests = Requests(
+            self.book,
+            self.fleet,
+            self.peers,
+            clock=now,
+            reply=lambda peer, body: self.bus.send(topics.REPLY, body, client=peer.kid),
+            cancel_attempt=self._cancel_attempt,
+            ask_witnesses=self._ask_witnesses,
+            peers_changed=lambda: self.book.then(self._send_peers),
+        )
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        takers: tuple[tuple[Topic, Callable[[Message], None]], ...] = (
+            (topics.COORDINATOR, self._on_presence),
+            (topics.REQUEST, self._on_request),
+            (topics.CARD, self._on_card),
+            (topics.STATUS, self._on_status),
+            (topics.CLAIM, self._on_claim),
+            (topics.BEAT, self._on_beat),
+            (topics.REPORT, self._on_report),
+            (topics.OUTPUT, self._on_output),
+        )
+        for topic, taker in takers:
+            self.bus.subscribe(topic, taker)
+
+    # the link
+
+    def _went_up(self) -> None:
+        self.leases.resume()
+        loop = asyncio.get_running_loop()
+        self._rival = None
+        loop.call_later(0.05, self._serve)  # retained messages first: another coordinator may be here
+
+    def _serve(self) -> None:
+        if not self.bus.up:
+            return
+        if self._rival is not None and not self._serving:
+            log.warning("another coordinator was here last; asking whether it lives")
+            self.bus.send(topics.HELLO, self._hello())
+            asyncio.get_running_loop().call_later(YIELD, self._serve_alone)
+        else:
+            self._serve_alone()
+
+    def _serve_alone(self) -> None:
+        if not self.bus.up or self._failed.done():
+            return
+        first, self._serving = not self._serving, True
+        self.bus.retain(topics.COORDINATOR, self._presence(True))
+        self.bus.send(topics.HELLO, self._hello())
+        self._send_peers()
+        self._start_ticking()
+        if first:
+            log.info("serving the site %s, epoch %d", self.bus.site, self.ledger.epoch)
+            self._on_ready()
+
+    def _went_down(self) -> None:
+        self.leases.pause()
+
+    def _on_presence(self, message: Message) -> None:
+        presence: messages.Presence = message.body
+        ours = presence.epoch == self.ledger.epoch and presence.head.ledger == self.ledger.id
+        if ours:
+            if not presence.online and self._serving and not message.retained:
+                self.bus.retain(topics.COORDINATOR, self._presence(True))  # a late will of ours
+        elif presence.online and message.retained:
+            self._rival = presence
+        elif presence.online:
+            self._give_way(presence)
+
+    def _give_way(self, rival: messages.Presence) -> None:
+        if not self._failed.done():
+            self._failed.set_exception(
+                SecondCoordinatorError(
+                    f"another coordinator serves this site (ledger {rival.head.ledger[:8]}, epoch {rival.epoch})",
+                    where="site/coordinator",
+                    cure="stop one of the two; only one may have the site's key",
+                )
+            )
+
+    def _refused(self, refused: Refused) -> None:
+        if refused.topic is topics.REQUEST:
+            self.requests.refuse_body(refused.id, refused.sender, refused.error)
+        elif refused.topic is topics.REPORT and refused.error.code == "unsupported":
+            self._to_node(refused.sender.name, messages.Ack(id=new_id(), unsupported=(refused.id,)), False)
+
+    # what comes in
+
+    def _on_request(self, message: Message) -> None:
+        if not message.retained:
+            self.requests.take(message.body, message.sender)
+
+    def _node(self, message: Message) -> Node:
+        return self.fleet.node(message.name, message.sender.kid)
+
+    def _on_card(self, message: Message) -> None:
+        node, card = self._node(message), message.body.card
+        if card.node == node.name and self.fleet.card(node, card):
+            self.book.keep_node(node.row())
+            self.book.before_flush(self.leases.match)
+
+    def _on_status(self, message: Message) -> None:
+        if self.fleet.status(self._node(message), message.body):
+            log.info("node %s is away", message.name)
+
+    def _on_claim(self, message: Message) -> None:
+        node, claim = self._node(message), message.body
+        before = node.incarnation
+        if not self.fleet.claim(node, claim, boottime(), self.ledger.epoch):
+            return
+        if node.incarnation != before:
+            self.book.keep_node(node.row())
+        self.leases.renew(node, claim.held, resend=True)
+        self.book.before_flush(self.leases.match)
+
+    def _on_beat(self, message: Message) -> None:
+        node, beat = self._node(message), message.body
+        lacks = self.fleet.lacks(node, beat, self.ledger.epoch)
+        if self.fleet.beat(node, beat, boottime(), self.ledger.epoch):
+            self.leases.renew(node, beat.held, resend=False)
+        if lacks:
+            self._ask(node)
+
+    def _on_report(self, message: Message) -> None:
+        if not message.retained:
+            if isinstance(message.body, messages.Report):
+                self.reports.take(message.body, message.name)
+            self.bus.settle(_settles(message.body))
+
+    def _on_output(self, message: Message) -> None:
+        self.reports.output(message.body)
+
+    # what goes out
+
+    def _to_node(self, node: str, body: messages.Body, repeat: bool) -> None:
+        if repeat:
+            self.bus.deliver(topics.INBOX, body, node=node)
+        else:
+            self.bus.send(topics.INBOX, body, node=node)
+
+    def _acknowledge(self, node: str, report_id: str) -> None:
+        if not self._acks:
+            asyncio.get_running_loop().call_soon(self._send_acks)
+        self._acks.setdefault(node, []).append(report_id)
+
+    def _send_acks(self) -> None:
+        acks, self._acks = self._acks, {}
+        for node, ids in acks.items():
+            self._to_node(node, messages.Ack(id=new_id(), of=tuple(ids), head=self.ledger.head), False)
+
+    def _ask(self, node: Node) -> None:
+        moment = boottime()
+        if moment - node.asked_at >= ASK_AGAIN:
+            node.asked_at = moment
+            body = messages.Ask(id=new_id(), epoch=self.ledger.epoch, head=self.ledger.head)
+            self._to_node(node.name, body, False)
+
+    def _ask_witnesses(self) -> None:
+        for node in self.fleet.nodes.values():
+            node.asked_at = float("-inf")
+            self._ask(node)
+
+    def _cancel_attempt(self, record: Record) -> None:
+        if record.node and record.standing.fence is not None:
+            body = messages.Cancel(
+                id=f"{record.id}.{record.standing.fence}.cancel", task=record.id, attempt=record.standing.fence
+            )
+            self._to_node(record.node, body, True)
+
+    def _send_peers(self) -> None:
+        for peer in self.peers.list.peers:
+            if peer.role == "node" and not peer.revoked:
+                self._to_node(peer.name, messages.Peers(id=new_id(), peers=self.peers.list), False)
+
+    def _publish(self, events: list[messages.Event]) -> None:
+        for event in events:
+            self.bus.send(topics.EVENTS, event)
+
+    def _presence(self, online: bool) -> messages.Presence:
+        return messages.Presence(
+            id=new_id(),
+            online=online,
+            epoch=self.ledger.epoch,
+            head=self.ledger.head,
+            software=__version__,
+            peers_revision=self.peers.list.revision,
+        )
+
+    def _hello(self) -> messages.Hello:
+        return messages.Hello(id=new_id(), epoch=self.ledger.epoch, head=self.ledger.head)
+
+    # following the book
+
+    def _changed(self, live: Live) -> None:
+        self.leases.follow(live)
+        record = live.record
+        if record.standing.fence is None:
+            self.bus.settle((f"{record.id}.{record.standing.attempt}", f"{record.id}.{record.standing.attempt}.cancel"))
+        for watcher in list(live.watchers):
+            watcher(record)
+        self._start_ticking()
+
+    def _reloaded(self) -> None:
+        self.leases.adopt_all()
+
+    def _start_ticking(self) -> None:
+        if self._tick is None and self.book.live:
+            self._tick = asyncio.get_running_loop().call_later(TICK, self._ticked)
+
+    def _ticked(self) -> None:
+        self._tick = None
+        try:
+            self.fleet.silent(boottime(), self._settings.lease_ttl + MARGIN)
+            self.leases.tick()
+        except EdgePandaError:
+            log.exception("a look at the leases failed")
+        self._start_ticking()
+
+
+def _settles(report: messages.Report | messages.Ack) -> tuple[str, ...]:
+    """The bodies of ours that a report acknowledges: the lease that it answers, or those that it names."""
+    if isinstance(report, messages.Ack):
+        return (*report.of, *report.unsupported)
+    return (f"{report.task}.{report.attempt}",)
+
+
+def site_key_path(loaded: Loaded) -> Path:
+    """Where the site's private key is."""
+    return loaded.keys_dir / "site.key"

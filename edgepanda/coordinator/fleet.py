@@ -1,0 +1,199 @@
+"""The nodes as the coordinator sees them: cards, claims, signs of life. Knows no broker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from edgepanda.coordinator.ledger import NodeRow
+from edgepanda.model.card import Card, Offer, offers
+from edgepanda.model.head import Head
+from edgepanda.model.matching import Claimant
+from edgepanda.wire import messages
+from edgepanda.wire.clock import Stamp
+from edgepanda.wire.requests import NodeView
+
+log = logging.getLogger("edgepanda.coordinator")
+
+
+class Node:
+    """What is known of one node. Moments are seconds on the coordinator's boot clock."""
+
+    def __init__(self, name: str, kid: str) -> None:
+        self.name = name
+        self.kid = kid
+        self.card: Card | None = None
+        self.incarnation = 0  # newest start of its daemon that was seen
+        self.offers: list[Offer] = []
+        self.online = False
+        self.capabilities: frozenset[str] = frozenset()
+        self.slots = 0
+        self.sequence = 0
+        self.stamp: Stamp | None = None
+        self.stamped_at = 0.0
+        self.load = 0.0
+        self.temperature: float | None = None
+        self.witness: Head | None = None
+        self.asked_at = float("-inf")
+        self.open: set[str] = set()  # tasks whose newest attempt it holds
+
+    @property
+    def free(self) -> int:
+        """Slots that no open attempt takes."""
+        return max(0, self.slots - len(self.open))
+
+    def take_card(self, card: Card) -> None:
+        """Use this card from now on."""
+        self.card = card
+        self.offers = offers(card)
+        self.incarnation = max(self.incarnation, card.incarnation)
+
+    def row(self) -> NodeRow:
+        """The form that the ledger keeps."""
+        card = msgspec.json.encode(self.card) if self.card is not None else None
+        revision = self.card.revision if self.card is not None else 0
+        return NodeRow(self.name, self.kid, card, revision, self.incarnation)
+
+    def claimant(self) -> Claimant:
+        """The form that matching looks at."""
+        return Claimant(
+            name=self.name,
+            online=self.online,
+            capabilities=self.capabilities,
+            free=self.free,
+            load=self.load,
+            card_revision=self.card.revision if self.card is not None else 0,
+        )
+
+    def view(self, now: float, *, whole: bool) -> NodeView:
+        """The form that clients see; with the card where it is asked for."""
+        return NodeView(
+            name=self.name,
+            online=self.online,
+            claiming=self.online and bool(self.capabilities),
+            slots=self.slots,
+            free=self.free,
+            load=self.load,
+            temperature=self.temperature,
+            seen=round(now - self.stamped_at, 1) if self.stamp is not None else None,
+            card=msgspec.to_builtins(self.card) if whole and self.card is not None else None,
+        )
+
+
+class Fleet:
+    """All nodes, and an index of what they offer."""
+
+    def __init__(self, rows: Iterable[NodeRow]) -> None:
+        self.nodes: dict[str, Node] = {}
+        self._offers: dict[str, list[Offer]] | None = None
+        for row in rows:
+            node = Node(row.name, row.kid)
+            node.incarnation = row.incarnation
+            if row.card:
+                node.take_card(msgspec.json.decode(row.card, type=Card))
+            self.nodes[row.name] = node
+
+    def node(self, name: str, kid: str) -> Node:
+        """The node of this name; another key under an old name starts afresh."""
+        node = self.nodes.get(name)
+        if node is None or node.kid != kid:
+            node = self.nodes[name] = Node(name, kid)
+            self._offers = None
+        return node
+
+    def forget(self, name: str) -> None:
+        """It is no peer any longer."""
+        self.nodes.pop(name, None)
+        self._offers = None
+
+    def offers_of(self, capability: str) -> list[Offer]:
+        """All offers of one capability."""
+        if self._offers is None:
+            self._offers = {}
+            for offer in self.all_offers():
+                self._offers.setdefault(offer.capability, []).append(offer)
+        return self._offers.get(capability, [])
+
+    def all_offers(self) -> list[Offer]:
+        """Everything that anybody offers."""
+        return [offer for node in self.nodes.values() for offer in node.offers]
+
+    # what nodes say; each gives True if it is news
+
+    def card(self, node: Node, card: Card) -> bool:
+        """A card: taken if it is newer than the known one."""
+        known = node.card
+        if known is not None and (card.incarnation, card.revision) <= (known.incarnation, known.revision):
+            return False
+        node.take_card(card)
+        self._offers = None
+        return True
+
+    def status(self, node: Node, status: messages.Status) -> bool:
+        """A status of the newest start, or the will of it. Says nothing new about how long leases last."""
+        if status.incarnation < node.incarnation:
+            return False
+        node.incarnation = max(node.incarnation, status.incarnation)
+        changed = node.online and not status.online
+        if not status.online:
+            node.online = False
+        return changed
+
+    def claim(self, node: Node, claim: messages.Claim, now: float, epoch: int) -> bool:
+        """A claim made for this epoch, newer than the last."""
+        if claim.epoch != epoch or not self._fresh(node, claim.stamp):
+            return False
+        self._alive(node, claim.stamp, now)
+        node.capabilities = frozenset(claim.capabilities)
+        node.slots = claim.slots
+        node.sequence = claim.sequence
+        return True
+
+    def beat(self, node: Node, beat: messages.Beat, now: float, epoch: int) -> bool:
+        """A beat made for this epoch, newer than the last."""
+        if beat.epoch != epoch or not self._fresh(node, beat.stamp):
+            return False
+        self._alive(node, beat.stamp, now)
+        node.load, node.temperature = beat.load, beat.temperature
+        node.witness = beat.witness or node.witness
+        return True
+
+    def lacks(self, node: Node, beat: messages.Beat, epoch: int) -> bool:
+        """True if the beat shows that we lack the node's claim or card."""
+        card = node.card
+        return (
+            beat.epoch != epoch
+            or node.sequence != beat.sequence
+            or card is None
+            or (card.incarnation, card.revision) != (beat.stamp.incarnation, beat.card_revision)
+        )
+
+    def _fresh(self, node: Node, stamp: Stamp) -> bool:
+        if stamp.incarnation < node.incarnation:
+            return False
+        return node.stamp is None or stamp.incarnation > node.stamp.incarnation or stamp.ms > node.stamp.ms
+
+    def _alive(self, node: Node, stamp: Stamp, now: float) -> None:
+        if stamp.incarnation > node.incarnation or node.stamp is None:
+            log.info("node %s is here (start %d)", node.name, stamp.incarnation)
+        node.incarnation = stamp.incarnation
+        node.stamp, node.stamped_at = stamp, now
+        node.online = True
+
+    def silent(self, now: float, longest: float) -> list[Node]:
+        """Nodes that have said nothing for `longest` seconds; they count as away from now on."""
+        found = [n for n in self.nodes.values() if n.online and now - n.stamped_at > longest]
+        for node in found:
+            node.online = False
+        return found
+
+    def witnesses(self) -> dict[str, Head]:
+        """The newest head that each node has kept."""
+        return {name: node.witness for name, node in self.nodes.items() if node.witness is not None}
+
+    def views(self, now: float, *, whole: bool) -> list[dict[str, Any]]:
+        """All nodes for clients."""
+        return [msgspec.to_builtins(n.view(now, whole=whole)) for _, n in sorted(self.nodes.items())]

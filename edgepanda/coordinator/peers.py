@@ -1,0 +1,57 @@
+"""The site's list of peers, as the coordinator keeps it: a readable document, signed anew at each change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from tinydb.table import Document
+
+from edgepanda.documents import Documents
+from edgepanda.trust.identity import Identity
+from edgepanda.trust.peers import Directory, Peer, PeerList, PeersError, add, revoke, sign_list, vouched
+
+
+class PeersFile:
+    """Owns `peers.json`, and keeps the directory that the bus checks signatures against in step with it."""
+
+    def __init__(self, path: Path, site: str, site_key: Identity) -> None:
+        """Raises `DocumentError` and `StorageError` like `Documents`."""
+        self._documents = Documents(path, exclusive=True)
+        self._site_key = site_key
+        self.directory = Directory(site_key.public)
+        self.list = self._signed(self._load(site))
+
+    def add(self, peer: Peer) -> None:
+        """Let this peer in. An operator's entry needs the proof of a known operator, but for the first one.
+
+        Raises `PeersError`: `name_taken`, `peers_operator`.
+        """
+        operators = [p for p in self.list.peers if p.role == "operator"]
+        if peer.role == "operator" and operators and not vouched(self.list.site, peer, operators):
+            raise PeersError("an operator's entry must be signed by an operator", code="peers_operator", where="peer")
+        self._keep(add(self.list, peer))
+
+    def revoke(self, name: str) -> None:
+        """Let this peer in no longer. Raises `PeersError` (`unknown_peer`)."""
+        self._keep(revoke(self.list, name))
+
+    def close(self) -> None:
+        """Give up the right to write."""
+        self._documents.close()
+
+    def _load(self, site: str) -> PeerList:
+        stored = self._documents.table("peers").get(doc_id=1)
+        if stored is None:
+            return PeerList(site=site, revision=0, peers=())
+        return msgspec.convert({**stored, "site": site}, PeerList)
+
+    def _keep(self, peers: PeerList) -> None:
+        """One document, so that a list is never half written."""
+        stored = {"revision": peers.revision, "peers": [msgspec.to_builtins(p) for p in peers.peers]}
+        self._documents.table("peers").upsert(Document(stored, doc_id=1))
+        self.list = self._signed(peers)
+
+    def _signed(self, peers: PeerList) -> PeerList:
+        self.directory.replace(peers)
+        return sign_list(self._site_key, peers)

@@ -1,0 +1,215 @@
+"""What nodes say about their attempts, and what follows from it.
+
+A report counts if its attempt is the task's fence and its number is new. An older number is a repetition: it is
+acknowledged and nothing else. A retired fence is recorded and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from edgepanda.coordinator.book import Book, Live
+from edgepanda.coordinator.deadlines import Now, begin, over_before_begin
+from edgepanda.coordinator.leases import Leases, SendTo, retire
+from edgepanda.coordinator.record import Record
+from edgepanda.errors import EdgePandaError
+from edgepanda.model.ids import digest
+from edgepanda.model.states import Happening, Kind, Standing, State, StateError
+from edgepanda.model.task import Finished, Task, judge
+from edgepanda.wire import messages
+
+log = logging.getLogger("edgepanda.coordinator")
+
+FOR_GOOD = frozenset({"invalid_args", "limit", "unsupported"})  # such a refusal holds until the node's card changes
+OUTPUT_LINES = 200  # of a running attempt that are kept in memory
+
+
+class Reports:
+    """Applies reports to the book."""
+
+    def __init__(
+        self,
+        book: Book,
+        leases: Leases,
+        *,
+        clock: Callable[[], Now],
+        send: SendTo,
+        acknowledge: Callable[[str, str], None],
+    ) -> None:
+        """`acknowledge` takes the node's name and the id of the report that is now on disk."""
+        self._book, self._leases, self._clock, self._send = book, leases, clock, send
+        self._acknowledge = acknowledge
+
+    def take(self, report: messages.Report, node: str) -> None:
+        """One report of a known node."""
+        if isinstance(report, messages.Progress):
+            self._progress(report)
+            return
+        live = self._book.find(report.task)
+        if live is None:
+            live = self._direct(report, node)
+        if live is None or live.record.seen(node, report.attempt, report.seq):
+            self._acknowledged(report, node)
+            self._again(report, live, node)
+            return
+        before = live.record
+        try:
+            self._apply(report, live, node)
+        except StateError as error:
+            live.record = before
+            self._stale(report, live, node, error)
+        self._acknowledged(report, node)
+
+    def output(self, output: messages.Output) -> None:
+        """Lines of a running attempt."""
+        live = self._book.live.get(output.task)
+        if live is not None and live.record.standing.fence == output.attempt:
+            live.output.extend(output.lines)
+            del live.output[:-OUTPUT_LINES]
+
+    def _acknowledged(self, report: messages.Report, node: str) -> None:
+        self._book.then(lambda: self._acknowledge(node, report.id))
+
+    def _progress(self, report: messages.Progress) -> None:
+        live = self._book.live.get(report.task)
+        if live is not None and live.record.standing.fence == report.attempt:
+            percent = f"{report.fraction:.0%} " if report.fraction is not None else ""
+            live.progress = f"{percent}{report.text}".strip()
+
+    def _again(self, report: messages.Report, live: Live | None, node: str) -> None:
+        """A repeated `starting` whose permit was lost on the way gets it once more."""
+        if not isinstance(report, messages.Starting) or live is None:
+            return
+        standing = live.record.standing
+        if standing.fence == report.attempt and standing.state is State.RUNNING:
+            self._book.then(lambda: self._permit(live, report.attempt))
+        elif standing.fence != report.attempt:
+            self._book.then(lambda: self._send(node, retire(report.task, report.attempt), False))
+
+    def _apply(self, report: messages.Report, live: Live, node: str) -> None:
+        if live.record.node != node:
+            raise StateError(f"{node} does not hold {report.task}", code="fence_retired")
+        seqs = live.record.with_seq(node, report.attempt, report.seq)
+        if isinstance(report, messages.Accepted):
+            self._check_fence(live, report)
+            self._book.keep(live, msgspec.structs.replace(live.record, seqs=seqs))
+        elif isinstance(report, messages.Declined):
+            self._declined(report, live, node, seqs)
+        elif isinstance(report, messages.Starting):
+            self._starting(report, live, seqs)
+        elif isinstance(report, messages.Started):
+            self._change(live, Kind.STARTED, report, {}, seqs=seqs)
+        elif isinstance(report, messages.Interrupted):
+            self._interrupted(report, live, seqs)
+        elif isinstance(report, messages.FinishedReport):
+            self._finished(report, live, seqs)
+
+    def _change(self, live: Live, kind: Kind, report: messages.Report, data: dict[str, Any], **fields: Any) -> None:
+        self._book.change(live, Happening(kind=kind, attempt=report.attempt), data, **fields)
+
+    def _check_fence(self, live: Live, report: messages.Report) -> None:
+        if live.record.standing.fence != report.attempt:
+            raise StateError(f"attempt {report.attempt} no longer counts", code="fence_retired")
+
+    def _declined(self, report: messages.Declined, live: Live, node: str, seqs: dict[str, int]) -> None:
+        excluded = dict(live.record.excluded)
+        if report.code in FOR_GOOD:
+            excluded[node] = self._leases.revision_of(node)
+        data = {"node": node, "code": report.code, "message": report.message}
+        reason = f"{node} declined: {report.message or report.code}"
+        fields = {"seqs": seqs, "excluded": excluded, "code": report.code}
+        self._change(live, Kind.DECLINED, report, data, **fields)
+        if live.record.standing.state is State.QUEUED:
+            self._book.keep(live, msgspec.structs.replace(live.record, reason=reason))
+            self._leases.rest(live, node)
+
+    def _starting(self, report: messages.Starting, live: Live, seqs: dict[str, int]) -> None:
+        over = over_before_begin(live.record.deadlines, self._clock().boottime, queued=False)
+        if over or live.record.standing.cancel:
+            self._check_fence(live, report)
+            kind = Kind.EXPIRED if over else Kind.LOST
+            self._book.change(live, Happening(kind=kind), {"limit": over} if over else {}, seqs=seqs)
+            self._book.then(lambda: self._send(str(live.record.node), retire(report.task, report.attempt), False))
+            return
+        self._change(live, Kind.PERMITTED, report, {}, seqs=seqs)
+        self._book.then(lambda: self._permit(live, report.attempt))
+
+    def _permit(self, live: Live, attempt: int) -> None:
+        record = live.record
+        if record.standing.fence == attempt and record.standing.state is State.RUNNING:
+            head = self._book.ledger.head
+            permit = messages.Permit(id=f"{record.id}.{attempt}.permit", task=record.id, attempt=attempt, head=head)
+            self._send(str(record.node), permit, False)
+
+    def _interrupted(self, report: messages.Interrupted, live: Live, seqs: dict[str, int]) -> None:
+        self._check_fence(live, report)
+        over = over_before_begin(live.record.deadlines, self._clock().boottime, queued=False)
+        live.record = msgspec.structs.replace(live.record, seqs=seqs)
+        event = Happening(kind=Kind.INTERRUPTED, still_valid=not over, began=report.began)
+        self._leases.lost(live, over, event, {"began": report.began, "known": report.known})
+
+    def _finished(self, report: messages.FinishedReport, live: Live, seqs: dict[str, int]) -> None:
+        self._check_fence(live, report)
+        standing = live.record.standing
+        if standing.state is State.LEASED and standing.replay == "safe":
+            self._change(live, Kind.STARTED, report, {}, seqs=seqs)  # its `started` was lost, or shares our envelope
+        verdict = judge(live.record.task.criteria, report.result)
+        event = Happening(
+            kind=Kind.FINISHED,
+            attempt=report.attempt,
+            outcome=verdict.outcome,
+            unanswered=bool(verdict.unanswered),
+        )
+        data = {
+            "outcome": verdict.outcome,
+            "code": verdict.code,
+            "unanswered": verdict.unanswered,
+            "result": msgspec.to_builtins(report.result),
+        }
+        code = verdict.code if verdict.outcome != "succeeded" else ""
+        self._book.change(live, event, data, seqs=seqs, result=report.result, code=code)
+
+    def _stale(self, report: messages.Report, live: Live, node: str, error: EdgePandaError) -> None:
+        """It comes too late, or from somebody who does not hold the task: recorded once, changes nothing."""
+        log.warning("a %s of %s about %s changes nothing: %s", type(report).__name__, node, report.task, error)
+        after = msgspec.structs.replace(live.record, seqs=live.record.with_seq(node, report.attempt, report.seq))
+        data = {"node": node, "attempt": report.attempt, "said": type(report).__struct_config__.tag, "code": error.code}
+        self._book.note(live, "ignored", after, data)
+        if not isinstance(report, messages.FinishedReport | messages.Declined | messages.Interrupted):
+            self._book.then(lambda: self._send(node, retire(report.task, report.attempt), False))
+
+    # direct commands: work that a node did on its own, told afterwards
+
+    def _direct(self, report: messages.Report, node: str) -> Live | None:
+        """The ended task of a direct command, merged by its id; None if this is no such report."""
+        if not isinstance(report, messages.FinishedReport) or report.direct is None or report.attempt != 0:
+            log.warning("%s reports on %s, which nobody here knows", node, report.task)
+            return None
+        now = self._clock()
+        task = msgspec.structs.replace(report.direct, node=node)
+        outcome = report.result.outcome
+        standing = Standing(state=State(outcome), tier=task.tier, replay=task.replay, max_attempts=1)
+        record = Record(
+            task=task,
+            standing=standing,
+            deadlines=begin(task.limits, now),
+            digest=digest(task),
+            created=now.wall,
+            updated=now.wall,
+            node=node,
+            seqs={f"{node}.0": report.seq},
+            result=report.result,
+            code=report.result.code,
+            reason="a direct command on its own node",
+        )
+        live = Live(record)
+        self._book.note(live, "direct", record, _told(task, report.result, node))
+        return live
+
+
+def _told(task: Task, result: Finished, node: str) -> dict[str, Any]:
+    return {"node": node, "task": msgspec.to_builtins(task), "result": msgspec.to_builtins(result)}

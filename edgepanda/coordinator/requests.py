@@ -1,0 +1,378 @@
+"""What peers ask of the coordinator: one method each, typed parameters in, a value or an `EdgePandaError` out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from edgepanda.coordinator import record as records
+from edgepanda.coordinator.book import Book, Live
+from edgepanda.coordinator.deadlines import Now, begin
+from edgepanda.coordinator.fleet import Fleet
+from edgepanda.coordinator.ledger import check_counter
+from edgepanda.coordinator.peers import PeersFile
+from edgepanda.coordinator.record import Record
+from edgepanda.coordinator.submit import accept
+from edgepanda.errors import EdgePandaError
+from edgepanda.model.ids import digest
+from edgepanda.model.states import LIVE, NEEDS_PERSON, Happening, Kind, Standing, State
+from edgepanda.trust.peers import Peer
+from edgepanda.wire import messages, requests
+from edgepanda.wire.envelope import plain
+
+log = logging.getLogger("edgepanda.coordinator")
+
+MOST_BYTES = 48 * 1024  # of one answer; pages are cut to it
+MOST_ANSWERS = 1_000  # answers to changing requests that are kept for repetitions
+MOST_SHOWN = 20  # tasks of a kind in a digest
+VERIFY_WAIT = 1.0  # seconds for the witnesses' answer
+
+Answer = Callable[[Any], None]
+Refuse = Callable[[EdgePandaError], None]
+
+
+class RequestError(EdgePandaError):
+    """`unsupported malformed not_allowed counter_missing counter_used unknown_task idempotency_conflict ...`."""
+
+    code = "malformed"
+
+
+class Requests:
+    """Answers requests. `reply` gets the asking peer and the finished body, once what it says is on disk."""
+
+    def __init__(
+        self,
+        book: Book,
+        fleet: Fleet,
+        peers: PeersFile,
+        *,
+        clock: Callable[[], Now],
+        reply: Callable[[Peer, messages.Body], None],
+        cancel_attempt: Callable[[Record], None],
+        ask_witnesses: Callable[[], None],
+        peers_changed: Callable[[], None],
+    ) -> None:
+        self._book, self._fleet, self._peers, self._clock = book, fleet, peers, clock
+        self._reply, self._cancel_attempt = reply, cancel_attempt
+        self._ask_witnesses, self._peers_changed = ask_witnesses, peers_changed
+        self._waiting: set[tuple[str, str]] = set()
+        self._answered: OrderedDict[tuple[str, str], messages.Reply] = OrderedDict()
+        self._background: set[asyncio.Task[None]] = set()
+        self._methods: dict[str, Callable[[Any, Peer, Answer, Refuse], None]] = {
+            "task.submit": self._submit,
+            "task.get": self._get,
+            "task.list": self._list,
+            "task.wait": self._wait,
+            "task.events": self._events,
+            "task.output": self._output,
+            "task.cancel": self._cancel,
+            "task.resolve": self._resolve,
+            "task.review": self._review,
+            "node.list": self._node_list,
+            "node.get": self._node_get,
+            "digest": self._digest,
+            "ledger.verify": self._verify,
+            "peers.list": self._peers_list,
+            "peers.add": self._peers_add,
+            "peers.remove": self._peers_remove,
+        }
+
+    def take(self, request: messages.Request, sender: Peer) -> None:
+        """Answer one request, now or after the commit that it needs."""
+        key = (sender.kid, request.id)
+        known = self._answered.get(key)
+        if known is not None:
+            self._reply(sender, known)
+            return
+        if key in self._waiting:
+            return  # repeated while its answer is held back
+
+        def answer(value: Any) -> None:
+            self._finish(request, sender, messages.Reply(id=request.id, result=msgspec.to_builtins(value)))
+
+        def refuse(error: EdgePandaError) -> None:
+            self._finish(request, sender, messages.Reply(id=request.id, error=rpc_error(error)))
+
+        try:
+            params = self._checked(request, sender)
+            self._waiting.add(key)
+            self._methods[request.method](params, sender, answer, refuse)
+        except EdgePandaError as error:
+            refuse(error)
+
+    def refuse_body(self, refused_id: str, sender: Peer, error: EdgePandaError) -> None:
+        """A request that could not even be read gets an answer all the same."""
+        self._reply(sender, messages.Reply(id=refused_id, error=rpc_error(error)))
+
+    def _finish(self, request: messages.Request, sender: Peer, reply: messages.Reply) -> None:
+        self._waiting.discard((sender.kid, request.id))
+        if request.counter is not None:
+            self._answered[sender.kid, request.id] = reply
+            while len(self._answered) > MOST_ANSWERS:
+                self._answered.popitem(last=False)
+        self._reply(sender, reply)
+
+    def _checked(self, request: messages.Request, sender: Peer) -> Any:
+        known = requests.METHODS.get(request.method)
+        if known is None:
+            raise RequestError(f"there is no method {request.method!r}", code="unsupported", where="method")
+        kind, roles, changes = known
+        if sender.role not in roles:
+            raise RequestError(
+                f"{sender.name} ({sender.role}) may not ask for {request.method}", code="not_allowed", where="method"
+            )
+        if not plain(request.params):
+            raise RequestError("too deep, or a number beyond 64 bits", where="params")
+        try:
+            params = msgspec.convert(request.params, kind)
+        except msgspec.ValidationError as error:
+            raise RequestError(str(error), where=f"{request.method} params") from error
+        if changes:
+            self._take_counter(request, sender)
+        return params
+
+    def _take_counter(self, request: messages.Request, sender: Peer) -> None:
+        if request.counter is None or not 0 < request.counter < 2**62:
+            raise RequestError(f"{request.method} needs a counter", code="counter_missing", where="counter")
+        highest, window = self._book.counter(sender.kid)
+        fresh, highest, window = check_counter(highest, window, request.counter)
+        if not fresh:
+            raise RequestError(
+                f"counter {request.counter} was used before",
+                code="counter_used",
+                where="counter",
+                cure="this request was taken already, or its counter is too old: look how things stand",
+            )
+        self._book.count(sender.kid, highest, window)
+
+    # tasks
+
+    def _submit(self, p: requests.Submit, sender: Peer, answer: Answer, refuse: Refuse) -> None:
+        submitted = digest(p)
+        known = self._book.find(p.id)
+        if known is not None:
+            if known.record.digest != submitted:
+                raise RequestError(
+                    f"another task has the id {p.id}", code="idempotency_conflict", where="id", cure="use a new id"
+                )
+            self._book.then(lambda: answer({**_brief(known.record), "duplicate": True}), refuse)
+            return
+        task = accept(p, self._candidates(p), sender.name)
+        now = self._clock()
+        record = Record(
+            task=task,
+            standing=Standing(tier=task.tier, replay=task.replay, max_attempts=task.limits.max_attempts),
+            deadlines=begin(task.limits, now),
+            digest=submitted,
+            created=now.wall,
+            updated=now.wall,
+        )
+        live = self._book.add(record, Happening(kind=Kind.SUBMITTED), {"task": msgspec.to_builtins(task)})
+        self._book.then(lambda: answer({**_brief(live.record), "duplicate": False}), refuse)
+
+    def _candidates(self, p: requests.Submit) -> Any:
+        if p.capability is not None:
+            exact = self._fleet.offers_of(p.capability)
+            if exact:
+                return exact
+        return self._fleet.all_offers()
+
+    def _find(self, task_id: str) -> Live:
+        live = self._book.find(task_id)
+        if live is None:
+            raise RequestError(
+                f"there is no task {task_id!r}", code="unknown_task", where="id", cure="`edgepanda tasks` lists them"
+            )
+        return live
+
+    def _get(self, p: requests.ById, _sender: Peer, answer: Answer, refuse: Refuse) -> None:
+        live = self._find(p.id)
+        self._book.then(lambda: answer(live.record.view(live.progress)), refuse)
+
+    def _list(self, p: requests.ListTasks, _sender: Peer, answer: Answer, _refuse: Refuse) -> None:
+        unknown = [s for s in p.states if s not in set(State)]
+        if unknown:
+            raise RequestError(
+                f"there is no state {unknown[0]!r}", where="states", cure=f"known are: {', '.join(State)}"
+            )
+        limit = max(1, min(p.limit, requests.MOST_ROWS))
+        page = self._book.ledger.list_tasks(
+            states=list(p.states) or None, capability=p.capability, node=p.node, before=p.before, limit=limit
+        )
+        rows = [_brief(records.read(row)) for row in page.tasks]
+        answer({"tasks": rows, "next": page.next})
+
+    def _wait(self, p: requests.Wait, sender: Peer, answer: Answer, refuse: Refuse) -> None:
+        live = self._find(p.id)
+        seconds = max(0.0, min(p.timeout, requests.LONGEST_WAIT))
+        if self._settled(live.record) or not seconds:
+            self._book.then(lambda: answer(live.record.view(live.progress)), refuse)
+            return
+        loop = asyncio.get_running_loop()
+        done = False
+
+        def give(_record: Record | None = None) -> None:
+            nonlocal done
+            if done or (_record is not None and not self._settled(_record)):
+                return
+            done = True
+            timer.cancel()
+            if give in live.watchers:
+                live.watchers.remove(give)
+            self._book.then(lambda: answer(live.record.view(live.progress)), refuse)
+
+        timer = loop.call_later(seconds, give)
+        live.watchers.append(give)
+
+    def _settled(self, record: Record) -> bool:
+        return record.ended or record.standing.state in NEEDS_PERSON
+
+    def _events(self, p: requests.Events, _sender: Peer, answer: Answer, _refuse: Refuse) -> None:
+        if p.id is not None:
+            self._find(p.id)
+        found = self._book.ledger.events(task=p.id, after=p.after, limit=max(1, min(p.limit, requests.MOST_ROWS)))
+        rows: list[dict[str, Any]] = []
+        size = 0
+        for event in found:
+            data = msgspec.json.decode(event.payload) if event.payload is not None else None
+            row = {"seq": event.seq, "at": event.at, "kind": event.kind, "task": event.task}
+            row |= {"attempt": event.attempt, "data": data, "hash": event.hash}
+            size += len(event.payload or b"") + 300
+            if rows and size > MOST_BYTES:
+                break
+            rows.append(row)
+        answer({"events": rows, "more": len(rows) < len(found) or len(found) == p.limit})
+
+    def _output(self, p: requests.ById, _sender: Peer, answer: Answer, _refuse: Refuse) -> None:
+        live = self._find(p.id)
+        result = live.record.result
+        answer({"id": p.id, "running": not live.record.ended, "lines": list(result.output) if result else live.output})
+
+    def _cancel(self, p: requests.Cancel, sender: Peer, answer: Answer, refuse: Refuse) -> None:
+        live = self._find(p.id)
+        self._book.change(live, Happening(kind=Kind.CANCEL), {"by": sender.name, "because": p.because})
+        if not live.record.ended:
+            self._book.then(lambda: self._cancel_attempt(live.record))
+        self._book.then(lambda: answer(_brief(live.record)), refuse)
+
+    def _resolve(self, p: requests.Resolve, sender: Peer, answer: Answer, refuse: Refuse) -> None:
+        if not p.because.strip():
+            raise RequestError("a person's word needs a reason", where="because", cure="say what you saw")
+        live = self._find(p.id)
+        outcome = None if p.outcome == "retry" else p.outcome
+        event = Happening(kind=Kind.RESOLVED, outcome=outcome)
+        reason = f"{sender.name} resolved it as {p.outcome}: {p.because}"
+        self._by_person(live, event, {"by": sender.name, "as": p.outcome, "because": p.because}, reason)
+        self._book.then(lambda: answer(_brief(live.record)), refuse)
+
+    def _review(self, p: requests.Review, sender: Peer, answer: Answer, refuse: Refuse) -> None:
+        live = self._find(p.id)
+        kind = {"accept": Kind.ACCEPTED, "again": Kind.AGAIN, "reject": Kind.REJECTED}[p.verdict]
+        reason = f"{sender.name}: {p.verdict}" + (f", {p.because}" if p.because else "")
+        data = {"by": sender.name, "verdict": p.verdict, "because": p.because}
+        self._by_person(live, Happening(kind=kind), data, reason)
+        self._book.then(lambda: answer(_brief(live.record)), refuse)
+
+    def _by_person(self, live: Live, event: Happening, data: dict[str, Any], reason: str) -> None:
+        code = "" if live.record.standing.state in LIVE else live.record.code
+        deadlines = begin(live.record.task.limits, self._clock())
+        self._book.change(live, event, data, reason=reason, code=code, deadlines=deadlines)
+
+    # the site
+
+    def _node_list(self, _p: requests.NoParams, _sender: Peer, answer: Answer, _refuse: Refuse) -> None:
+        answer({"nodes": self._fleet.views(self._clock().boottime, whole=False)})
+
+    def _node_get(self, p: requests.ByName, _sender: Peer, answer: Answer, _refuse: Refuse) -> None:
+        node = self._fleet.nodes.get(p.name)
+        if node is None:
+            known = ", ".join(sorted(self._fleet.nodes)) or "none yet"
+            raise RequestError(
+                f"there is no node {p.name!r}", code="unknown_node", where="name", cure=f"known are: {known}"
+            )
+        answer(node.view(self._clock().boottime, whole=True))
+
+    def _digest(self, _p: requests.NoParams, _sender: Peer, answer: Answer, _refuse: Refuse) -> None:
+        live = [entry.record for entry in self._book.live.values()]
+        held = (State.LEASED, State.RUNNING)
+        answer(
+            {
+                "head": self._book.ledger.head,
+                "epoch": self._book.ledger.epoch,
+                "counts": self._book.ledger.counts(),
+                "needs_person": [_brief(r) for r in live if r.standing.state in NEEDS_PERSON][:MOST_SHOWN],
+                "running": [_brief(r) for r in live if r.standing.state in held][:MOST_SHOWN],
+                "queued": [_brief(r) for r in live if r.standing.state is State.QUEUED][:MOST_SHOWN],
+                "nodes": self._fleet.views(self._clock().boottime, whole=False)[: requests.MOST_ROWS],
+                "problem": self._book.problem.as_dict() if self._book.problem else None,
+            }
+        )
+
+    def _verify(self, _p: requests.NoParams, _sender: Peer, answer: Answer, refuse: Refuse) -> None:
+        async def verify() -> None:
+            self._ask_witnesses()
+            await asyncio.sleep(VERIFY_WAIT)
+            witnesses = self._fleet.witnesses()
+            try:
+                found = await asyncio.to_thread(self._book.ledger.verify, witnesses=list(witnesses.values()))
+            except EdgePandaError as error:
+                refuse(error)
+                return
+            answer({**msgspec.to_builtins(found), "witnesses": msgspec.to_builtins(witnesses)})
+
+        task = asyncio.create_task(verify())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # peers
+
+    def _peers_list(self, _p: requests.NoParams, _sender: Peer, answer: Answer, _refuse: Refuse) -> None:
+        answer(self._peers.list)
+
+    def _peers_add(self, p: requests.AddPeer, sender: Peer, answer: Answer, refuse: Refuse) -> None:
+        self._peers.add(p.peer)
+        data = {"by": sender.name, "name": p.peer.name, "role": p.peer.role, "key": p.peer.key}
+        self._peers_done("joined", data, answer, refuse)
+
+    def _peers_remove(self, p: requests.ByName, sender: Peer, answer: Answer, refuse: Refuse) -> None:
+        if p.name == sender.name:
+            raise RequestError("an operator cannot remove itself", code="not_allowed", where="name")
+        self._peers.revoke(p.name)
+        self._fleet.forget(p.name)
+        self._peers_done("revoked", {"by": sender.name, "name": p.name}, answer, refuse)
+
+    def _peers_done(self, kind: str, data: dict[str, Any], answer: Answer, refuse: Refuse) -> None:
+        self._book.decision(kind, data)
+        self._peers_changed()
+        self._book.then(lambda: answer({"revision": self._peers.list.revision}), refuse)
+
+
+def _brief(record: Record) -> dict[str, Any]:
+    """A task in a list: enough to recognise it."""
+    shown = record.view()
+    return {
+        "id": shown.id,
+        "state": shown.state,
+        "capability": shown.capability,
+        "device": shown.device,
+        "node": shown.node,
+        "created": shown.created,
+        "updated": shown.updated,
+        "age": round(time.time() - shown.created, 1),
+        "attempt": shown.attempt,
+        "reason": shown.reason,
+        "code": shown.code,
+        "goal": shown.goal[:120],
+    }
+
+
+def rpc_error(error: EdgePandaError) -> messages.RpcError:
+    """JSON-RPC's form of an error: its numbers for its own cases, one number of ours for all others."""
+    number = {"unsupported": -32601, "malformed": -32602, "internal": -32603}.get(error.code, -32000)
+    return messages.RpcError(code=number, message=str(error), data=error.as_dict())

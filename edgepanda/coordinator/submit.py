@@ -1,0 +1,159 @@
+"""From a client's submit to a task: every check, before anything is kept. Pure."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import fastjsonschema
+import msgspec
+
+from edgepanda.errors import EdgePandaError
+from edgepanda.model import matching
+from edgepanda.model.card import Action, Offer
+from edgepanda.model.ids import is_task_id
+from edgepanda.model.task import Limits, Task
+from edgepanda.wire.envelope import plain
+from edgepanda.wire.requests import LARGEST_SUBMIT, Submit
+
+VALID_FOR = 30.0  # seconds: default of `valid_for` for actions of a device, which act on the world of the moment
+MOST_CRITERIA = 32
+LONGEST_LIMIT = 10 * 365 * 86_400.0  # seconds
+
+
+class SubmitError(EdgePandaError):
+    """Why a submit is refused: `invalid_args limit oversized invalid_task_id consent_required`."""
+
+    code = "invalid_args"
+
+
+def accept(submit: Submit, offers: Sequence[Offer], by: str) -> Task:
+    """The task that the submit asks for, routed and with its arguments checked against the card.
+
+    Raises `SubmitError`, and `RoutingError` from matching.
+    """
+    _check_form(submit)
+    candidates = matching.route(
+        offers,
+        capability=submit.capability,
+        device=submit.device,
+        action=submit.action,
+        node=submit.node,
+        labels=submit.labels,
+    )
+    first = candidates[0]
+    args = _with_defaults(first.action, submit.args)
+    _check_args(candidates, args)
+    if first.action.tier >= 2:
+        raise SubmitError(
+            f"{first.capability} cannot be undone and needs a person's consent",
+            code="consent_required",
+            where="capability",
+            cure="consent does not exist yet in this version: such an action is refused on every lane",
+        )
+    return Task(
+        id=submit.id,
+        capability=first.capability,
+        args=args,
+        device=first.device,
+        node=first.node if first.device is not None else submit.node,
+        labels=submit.labels,
+        goal=submit.goal,
+        constraints=submit.constraints,
+        criteria=submit.criteria,
+        limits=_limits(submit.limits, first),
+        priority=submit.priority,
+        tier=max(o.action.tier for o in candidates),
+        replay="unsafe" if any(o.action.replay == "unsafe" for o in candidates) else "safe",
+        by=by,
+        door=submit.door,
+    )
+
+
+def _check_form(submit: Submit) -> None:
+    if not is_task_id(submit.id):
+        raise SubmitError(
+            f"{submit.id!r} cannot name a task",
+            code="invalid_task_id",
+            where="id",
+            cure="use 8 to 40 of a-z, 0-9 and '-'",
+        )
+    if len(msgspec.json.encode(submit)) > LARGEST_SUBMIT:
+        raise SubmitError(f"more than {LARGEST_SUBMIT} bytes", code="oversized", where="params")
+    if not plain(submit.args):
+        raise SubmitError("too deep, or a number beyond 64 bits", where="args")
+    if (submit.capability is None) == (submit.action is None):
+        raise SubmitError("name a capability, or a device and an action", where="capability, action")
+    if submit.action is not None and submit.device is None:
+        raise SubmitError("an action needs a device", where="device")
+    if len(submit.criteria) > MOST_CRITERIA or len(submit.constraints) > MOST_CRITERIA:
+        raise SubmitError(f"more than {MOST_CRITERIA}", code="limit", where="criteria, constraints")
+    if not -100 <= submit.priority <= 100:
+        raise SubmitError(f"{submit.priority}; -100 to 100 is allowed", code="limit", where="priority")
+    _check_limits(submit.limits)
+
+
+def _check_limits(limits: Limits) -> None:
+    for name in ("timeout", "valid_for", "deliver_within", "deadline"):
+        value = getattr(limits, name)
+        if value is not None and not 0 < value <= LONGEST_LIMIT:
+            raise SubmitError(f"{value} s; more than 0 and at most ten years", code="limit", where=f"limits.{name}")
+    if not 1 <= limits.max_attempts <= 100:
+        raise SubmitError(f"{limits.max_attempts}; 1 to 100 is allowed", code="limit", where="limits.max_attempts")
+
+
+def _with_defaults(action: Action, args: dict[str, Any]) -> dict[str, Any]:
+    properties = action.args.get("properties", {})
+    defaults = {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+    return {**defaults, **args}
+
+
+def _check_args(candidates: Sequence[Offer], args: dict[str, Any]) -> None:
+    """The arguments must suit at least one offer; the error is the first one's."""
+    problems = [problem for problem in (check_args(o.action, args) for o in candidates) if problem is not None]
+    if len(problems) == len(candidates):
+        raise problems[0]
+
+
+def check_args(action: Action, args: dict[str, Any]) -> SubmitError | None:
+    """What is wrong with the arguments by the action's schema, or None."""
+    try:
+        _validator(msgspec.json.encode({"type": "object", **action.args}))(args)
+    except fastjsonschema.JsonSchemaValueException as error:
+        return _described(error, action)
+    except fastjsonschema.JsonSchemaDefinitionException as error:
+        return SubmitError(f"the driver's schema cannot be used: {error}", code="unsupported", where="card")
+    return None
+
+
+@functools.lru_cache(maxsize=256)
+def _validator(schema: bytes) -> Callable[[dict[str, Any]], Any]:
+    validator: Callable[[dict[str, Any]], Any] = fastjsonschema.compile(msgspec.json.decode(schema), use_default=False)
+    return validator
+
+
+def _described(error: fastjsonschema.JsonSchemaValueException, action: Action) -> SubmitError:
+    path = ".".join(str(part) for part in error.path[1:])
+    properties = action.args.get("properties", {})
+    if error.rule == "additionalProperties":
+        return SubmitError(
+            error.message.replace("data ", "the arguments ", 1),
+            where="args",
+            cure=f"known are: {', '.join(properties)}",
+        )
+    code = "limit" if error.rule in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum") else "invalid_args"
+    unit = properties.get(path, {}).get("unit", "")
+    found = f"{error.value!r}{' ' + unit if unit else ''}"
+    message = (
+        error.message.removeprefix(str(error.name)).strip() if path else error.message.removeprefix("data").strip()
+    )
+    where = f"args.{path}" if path else "args"
+    return SubmitError(f"{found if path else 'the arguments'} {message}", code=code, where=where)
+
+
+def _limits(limits: Limits, offer: Offer) -> Limits:
+    valid_for = limits.valid_for
+    if valid_for is None and offer.device is not None and offer.action.tier > 0:
+        valid_for = VALID_FOR
+    return msgspec.structs.replace(limits, valid_for=valid_for)
