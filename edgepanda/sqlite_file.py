@@ -119,11 +119,14 @@ def _readonly_uri(path: Path) -> str:
 
 
 def _create_private(path: Path) -> None:
+    new = not path.exists()
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.close(descriptor)
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
+        if new:
+            fsync_folder(path.parent)
     except OSError as error:
         raise from_os_error(error, path, "open the file for writing") from error
 

@@ -54,12 +54,13 @@ def from_os_error(error: OSError, where: Path | str, doing: str) -> StorageError
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and what is missing above it, 0700; a folder that exists keeps its permissions."""
+    """Make a folder and what is missing above it, 0700, durably; a folder that exists keeps its permissions."""
     if folder.is_dir():
         return
     try:
         make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
+        fsync_folder(folder.parent)
     except OSError as error:
         raise from_os_error(error, folder, "make the folder") from error
 

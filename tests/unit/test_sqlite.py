@@ -262,6 +262,40 @@ def test_a_full_file_system_fails_that_commit_and_the_next_works(path: Path) -> 
         asyncio.run(main(store))
 
 
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("this user or container may not mount a file system")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def fill(store: Store, kept: list[int]) -> None:
+    for number in range(100):
+        store.write_now(lambda c, n=number: c.execute("INSERT INTO t VALUES (?, zeroblob(30000))", (n,)))
+        kept.append(number)
+
+
+def test_a_disk_that_fills_up_keeps_what_it_has_and_goes_on_with_room(tiny_disk: Path) -> None:
+    path = tiny_disk / "t.db"
+    with opened(path) as store:
+        kept: list[int] = []
+        with pytest.raises(StorageError) as caught:
+            fill(store, kept)
+        assert caught.value.code == "storage_full"
+        assert numbers(store) == kept
+    with opened(path) as store:  # closing has folded the log into the file, so there is room again
+        assert numbers(store) == kept
+        store.write_now(insert(1000))
+        assert numbers(store) == [*kept, 1000]
+
+
 LIMITED = """
 import asyncio, resource, sys
 from edgepanda.sqlite import Format, Store
@@ -345,6 +379,37 @@ def test_whatever_was_acknowledged_survives_a_kill(path: Path) -> None:
         child.stdout.close()
         with opened(path) as store:
             assert set(acknowledged) <= set(numbers(store))
+
+
+def test_a_queue_without_end_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgepanda.sqlite.MAX_QUEUE", 3)
+
+    async def main(store: Store) -> None:
+        running, release = threading.Event(), threading.Event()
+        first = store.write(lambda _: running.set() or release.wait(5))
+        running.wait(5)
+        waiters = [store.write(insert(n)) for n in range(3)]
+        with pytest.raises(StorageError) as caught:
+            store.write(insert(4))
+        assert caught.value.code == "storage_busy"
+        release.set()
+        await asyncio.gather(first, *waiters)
+        assert numbers(store) == [0, 1, 2]
+
+    with opened(path) as store:
+        asyncio.run(main(store))
+
+
+def test_closing_finishes_what_is_queued(path: Path) -> None:
+    async def main() -> None:
+        store = Store.open(path, FORMAT)
+        waiters = [store.write(insert(n)) for n in range(50)]
+        store.close()
+        assert await asyncio.gather(*waiters) == list(range(50))
+
+    asyncio.run(main())
+    with opened(path) as store:
+        assert len(numbers(store)) == 50
 
 
 def test_an_idle_file_is_not_written(path: Path) -> None:
