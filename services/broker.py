@@ -1,0 +1,165 @@
+"""The embedded broker: amqtt for one machine, for trying out and for tests. A site with several nodes runs Mosquitto.
+
+It listens on loopback only, lets everybody in, and keeps nothing across a restart. The listening socket is our own
+(amqtt calls that an external listener), so that the system may choose the port and small packets leave at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from edgepanda.errors import EdgePandaError
+
+log = logging.getLogger("edgepanda.broker")
+
+_LISTENER = "default"
+_CONFIG: dict[str, Any] = {
+    "listeners": {_LISTENER: {"type": "external"}},
+    "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
+}
+
+
+class EmbeddedBroker:
+    """An MQTT 3.1.1 broker on the running asyncio loop."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 1883) -> None:
+        """`host`: `localhost` (taken as 127.0.0.1) or a loopback address; `port` 0: the system chooses one.
+
+        Raises `EdgePandaError` (`broker_not_loopback`).
+        """
+        self._host = _loopback(host)
+        self._port = port
+        self._server: asyncio.Server | None = None
+        self._amqtt: Any = None
+        self._clients: set[asyncio.Task[Any]] = set()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, once started."""
+        if self._server is None:
+            return self._port
+        return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f"mqtt://{_shown(self._host)}:{self.port}"
+
+    async def start(self) -> None:
+        """Begin to serve. Raises `EdgePandaError`: `port_in_use`, `cannot_listen`, `extra_missing`."""
+        self._amqtt = _amqtt_broker()
+        await self._amqtt.start()
+        try:
+            self._server = await asyncio.start_server(self._serve_client, self._host, self._port)
+        except OSError as error:
+            await self._amqtt.shutdown()
+            raise _cannot_listen(self._host, self._port, error) from error
+        log.info("the embedded broker listens on %s", self.url)
+
+    async def stop(self) -> None:
+        """Close all connections and the port. Does nothing when it does not run."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.close()
+        await self._amqtt.shutdown()
+        for client in self._clients:
+            client.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        await server.wait_closed()
+
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
+
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 a coroutine always runs in one
+        self._clients.add(task)
+        try:
+            _no_delay(writer)
+            await self._amqtt.external_connected(StreamReaderAdapter(reader), StreamWriterAdapter(writer), _LISTENER)
+        except Exception as error:  # whatever a stranger sends ends only his own connection
+            log.info("a connection ended with an error: %r", error)
+        finally:
+            self._clients.discard(task)
+            writer.close()
+
+
+async def serve(host: str, port: int, *, ready: Callable[[int], None]) -> None:
+    """Run an `EmbeddedBroker` until cancelled; `ready` is called with its port once it listens."""
+    broker = EmbeddedBroker(host, port)
+    await broker.start()
+    try:
+        ready(broker.port)
+        await asyncio.Event().wait()
+    finally:
+        await broker.stop()
+
+
+def _amqtt_broker() -> Any:
+    try:
+        from amqtt.broker import Broker
+    except ImportError as error:
+        raise EdgePandaError(
+            "the embedded broker is not installed",
+            code="extra_missing",
+            where="amqtt",
+            cure="pip install 'edgepanda[broker]', or use Mosquitto",
+        ) from error
+    _tame_logging()
+    return Broker(_CONFIG)
+
+
+def _tame_logging() -> None:
+    """amqtt reports each connection and each odd packet as if it were a fault; what is left are its own failures."""
+    logging.getLogger("amqtt").setLevel(logging.ERROR)
+    logging.getLogger("transitions").setLevel(logging.ERROR)
+    logging.getLogger("amqtt.broker").addFilter(_not_a_probe)
+
+
+def _not_a_probe(record: logging.LogRecord) -> bool:
+    """False for amqtt's complaint about a connection that was closed without a packet."""
+    return not str(record.msg).startswith("No data from")
+
+
+def _loopback(host: str) -> str:
+    address = "127.0.0.1" if host == "localhost" else host.strip("[]")
+    try:
+        if ipaddress.ip_address(address).is_loopback:
+            return address
+    except ValueError:
+        pass
+    raise EdgePandaError(
+        f"the embedded broker listens on loopback only, not on {host!r}",
+        code="broker_not_loopback",
+        where="broker.host",
+        cure="use 127.0.0.1 or ::1, and Mosquitto for more than one machine",
+    )
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> EdgePandaError:
+    where = f"{_shown(host)}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return EdgePandaError(
+            f"something listens on {where} already",
+            code="port_in_use",
+            where="broker.port",
+            cure="stop it, or choose another port",
+        )
+    return EdgePandaError(f"cannot listen on {where}: {error.strerror}", code="cannot_listen", where="broker.port")
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _no_delay(writer: asyncio.StreamWriter) -> None:
+    """Without it a reply waits for the peer's delayed acknowledgement: 40 ms a round trip."""
+    sock = writer.get_extra_info("socket")
+    if sock is not None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
