@@ -31,7 +31,10 @@ class BrokerAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_broker(url: str, *, where: str = "broker.url") -> BrokerAddress:
     """The address in a URL. Raises `EdgePandaError` (`invalid_broker`) that names what is wrong, without secrets."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its own message may hold the password
+        raise _invalid("brackets or characters that no host has", where) from None
     if parts.scheme not in PORTS:
         raise _invalid(f"scheme {parts.scheme!r}; mqtt or mqtts is allowed", where)
     if not parts.hostname:
@@ -50,8 +53,8 @@ def parse_broker(url: str, *, where: str = "broker.url") -> BrokerAddress:
 def _port(parts: SplitResult, where: str) -> int:
     try:
         port = parts.port
-    except ValueError as error:
-        raise _invalid("the port is no number from 1 to 65535", where) from error
+    except ValueError:  # its own message may hold the password
+        raise _invalid("the port is no number from 1 to 65535", where) from None
     if port == 0:
         raise _invalid("the port is no number from 1 to 65535", where)
     return port or PORTS[parts.scheme]

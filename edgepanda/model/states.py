@@ -195,6 +195,10 @@ _INDEX: dict[tuple[State, Kind], tuple[Row, ...]] = {
 }
 
 
+_REPORTS = frozenset({_K.DECLINED, _K.STARTED, _K.PERMITTED, _K.ASKED, _K.FINISHED, _K.INTERRUPTED})  # carry a fence
+_NEW_WORD = frozenset({_K.AGAIN, _K.RESOLVED})  # a person's later word lifts the mark of an earlier cancel
+
+
 class StateError(EdgePandaError):
     """The table has no such change (`invalid_state`), or the report's fence is retired (`fence_retired`)."""
 
@@ -204,10 +208,10 @@ class StateError(EdgePandaError):
 def step(task: Standing, event: Happening) -> Standing:
     """The task after the event.
 
-    Raises `StateError`: `fence_retired` when a report carries an attempt that no longer counts, `invalid_state` when
-    the table knows no such change.
+    Raises `StateError`: `fence_retired` when a report carries an attempt that no longer counts, or none,
+    `invalid_state` when the table knows no such change.
     """
-    if event.attempt is not None and event.attempt != task.fence:
+    if event.attempt != task.fence and (event.attempt is not None or event.kind in _REPORTS):
         raise StateError(f"attempt {event.attempt} no longer counts", code="fence_retired")
     for row in _INDEX[task.state, event.kind]:
         if row.when(task, event):
@@ -216,7 +220,7 @@ def step(task: Standing, event: Happening) -> Standing:
 
 
 def _apply(task: Standing, event: Happening, row: Row) -> Standing:
-    cancel = task.cancel or event.kind is Kind.CANCEL
+    cancel = event.kind is Kind.CANCEL or (task.cancel and event.kind not in _NEW_WORD)
     to = State.CANCELLED if cancel and row.to is State.QUEUED else row.to
     attempt = task.attempt + 1 if row.fence == "next" else task.attempt
     fence = {"keep": task.fence, "retire": None, "next": attempt}[row.fence]

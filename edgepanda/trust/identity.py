@@ -37,7 +37,7 @@ def decode_key(text: str) -> bytes:
         public = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
     except (ValueError, binascii.Error):
         kind, public = "", b""
-    if kind != "ed25519" or len(public) != 32:
+    if kind != "ed25519" or len(public) != 32 or encode_key(public) != text:
         raise EdgePandaError(f"{text!r} is no public key", code="invalid_key", cure="it looks like ed25519:A1b2...")
     return public
 
@@ -68,7 +68,7 @@ class Identity:
         """The key in the file. Raises `KeyFileError`; refuses a file that others may read."""
         try:
             mode = path.stat().st_mode & 0o077
-            text = path.read_text().strip()
+            text = path.read_bytes().strip()
         except OSError as error:
             raise KeyFileError(f"cannot read the key: {error.strerror}", where=str(path)) from error
         if mode:
@@ -88,10 +88,10 @@ class Identity:
     @classmethod
     def load_or_create(cls, path: Path) -> Identity:
         """The key in the file; on first use a new one, written with mode 0600 and synced before it is used."""
-        if path.exists():
-            return cls.load(path)
         seed = os.urandom(32)
         try:
+            if path.exists():
+                return cls.load(path)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _write_new(path, base64.b64encode(seed) + b"\n")
         except FileExistsError:

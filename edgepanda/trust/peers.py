@@ -86,7 +86,9 @@ def check_list(new: PeerList, *, site: str, site_key: bytes, known: PeerList | N
     """The new list, if it may replace the known one.
 
     Raises `PeersError`: the site's signature is wrong, the revision is lower than the known one's, or it holds an
-    operator that no operator known before has vouched for. The first list is trusted on the site's word.
+    operator for whom nobody has vouched: an operator who was known before, or one for whom such an operator vouched
+    (a node that was away sees several additions at once). The first list is trusted on the site's word. Raises
+    `EdgePandaError` (`invalid_key`) where a peer's key is none.
     """
     try:
         signature = base64.b64decode(new.signature, validate=True)
@@ -94,16 +96,29 @@ def check_list(new: PeerList, *, site: str, site_key: bytes, known: PeerList | N
         signature = b""
     if new.site != site or not verify(site_key, _list_text(new), signature):
         raise PeersError("the list of peers is not signed by this site")
+    for peer in new.peers:
+        decode_key(peer.key)
     if known is None:
         return new
     if new.revision < known.revision:
         raise PeersError(f"revision {new.revision} is older than {known.revision}", code="peers_older")
-    operators = [p for p in known.peers if p.role == "operator"]
-    before = {p.key for p in operators}
+    accepted = _accepted_operators(new, known)
     for peer in new.peers:
-        if peer.role == "operator" and peer.key not in before and not vouched(site, peer, operators):
+        if peer.role == "operator" and not peer.revoked and peer.key not in accepted:
             raise PeersError(f"no operator vouched for the operator {peer.name!r}", code="peers_operator")
     return new
+
+
+def _accepted_operators(new: PeerList, known: PeerList) -> set[str]:
+    """Keys of the operators known before, and of those that the new list leads back to them."""
+    trusted = [p for p in known.peers if p.role == "operator" and not p.revoked]
+    gone = {p.key for p in known.peers if p.role == "operator" and p.revoked}
+    waiting = [p for p in new.peers if p.role == "operator"]
+    while found := [p for p in waiting if vouched(new.site, p, trusted)]:
+        waiting = [p for p in waiting if p not in found]
+        # one who was revoked since may have vouched before; one known to be revoked does not return with an old proof
+        trusted += [msgspec.structs.replace(p, revoked=False) for p in found if p.key not in gone]
+    return {p.key for p in trusted}
 
 
 def add(peers: PeerList, peer: Peer) -> PeerList:

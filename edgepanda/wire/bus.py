@@ -101,7 +101,7 @@ class Bus:
         self._base = base + "/"
         self._make_will = will
         self._on_up, self._on_down, self._on_refused = on_up, on_down, on_refused
-        self._handlers: dict[str, Handler] = {}
+        self._handlers: dict[str, tuple[Handler, str]] = {}  # by pattern; and the one name that it is for, or ""
         self._subscriptions: list[tuple[str, int]] = []
         self._outgoing: dict[str, list[bytes]] = {}
         self._flushing = False
@@ -126,7 +126,7 @@ class Bus:
         """Take what is said on the topic: of all nodes and clients, or of the one that is named. Before `start`."""
         pattern = topic.at(**names) if names else topic.every
         self._subscriptions.append((self._base + pattern, topic.qos))
-        self._handlers[topic.pattern] = handler
+        self._handlers[topic.pattern] = (handler, next(iter(names.values()), ""))
 
     def start(self) -> None:
         """Begin to connect; returns at once."""
@@ -242,11 +242,16 @@ class Bus:
     def _take(self, topic: str, payload: bytes, retained: bool) -> None:
         below = topic[len(self._base) :]
         found = topics.find(below) if topic.startswith(self._base) else None
-        if found is None or found.topic.pattern not in self._handlers:
-            self.counts["unknown_topic"] += 1
+        handler, name = self._handlers.get(found.topic.pattern, (None, "")) if found else (None, "")
+        if found is None or handler is None or name not in ("", found.name):
+            self.counts["unknown_topic"] += 1  # some brokers bring what others have subscribed to
             return
         if not payload:
-            return  # a cleared retained message: nothing here
+            self.counts["empty"] += 1  # a cleared retained message: nothing here
+            return
+        if retained and not found.topic.retain:
+            self._drop(EnvelopeError("retained, where nothing may be", code="retained", where=below), below)
+            return
         try:
             opened = envelope.unseal(payload, site=self.site, topic=below, key_of=self.directory.key)
         except EnvelopeError as error:
@@ -256,9 +261,9 @@ class Bus:
         if sender is None:
             return
         for raw in opened.bodies:
-            self._take_body(raw, found, sender, retained)
+            self._take_body(raw, found, sender, retained, handler)
 
-    def _take_body(self, raw: msgspec.Raw, found: topics.Found, sender: Peer, retained: bool) -> None:
+    def _take_body(self, raw: msgspec.Raw, found: topics.Found, sender: Peer, retained: bool, handler: Handler) -> None:
         try:
             head = _head(raw)
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -269,13 +274,18 @@ class Bus:
         except EdgePandaError as error:
             self._drop(error, sender.kid)
             if error.code in ("unsupported", "malformed"):
-                self._on_refused(Refused(head.id, sender, found.topic, error))
+                refused = Refused(head.id, sender, found.topic, error)
+                self._call(lambda: self._on_refused(refused), head.type, sender)
             return
+        message = Message(body, sender, found.topic, found.name, retained)
+        self._call(lambda: handler(message), head.type, sender)
+
+    def _call(self, handle: Callable[[], None], body_type: str, sender: Peer) -> None:
         try:
-            self._handlers[found.topic.pattern](Message(body, sender, found.topic, found.name, retained))
+            handle()
         except Exception:
             self.counts["handler_failed"] += 1
-            log.exception("a %s from %s could not be handled", head.type, sender.name)
+            log.exception("a %s from %s could not be handled", body_type, sender.name)
 
     def _decoded(self, raw: msgspec.Raw, head: _Head, found: topics.Found, sender: Peer) -> messages.Body:
         decode = _decoders.get(head.type)

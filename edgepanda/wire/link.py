@@ -25,6 +25,8 @@ from edgepanda.model.broker import BrokerAddress
 
 log = logging.getLogger("edgepanda.wire")
 
+CONNECT_WITHIN = 5.0  # seconds for TCP, and again for TLS
+ANSWER_WITHIN = 15.0  # seconds for the broker to take us and our subscriptions
 KEEPALIVE = 20  # seconds; a dead connection is noticed within one and a half of these
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds between attempts to connect
 STEADY = 10.0  # seconds after which a connection counts as good and the back-off starts anew
@@ -143,7 +145,7 @@ class Link:
         self._watch(client)
         ticker = asyncio.create_task(self._tick(client))
         try:
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(ANSWER_WITHIN):
                 waits: set[asyncio.Future[Any]] = {self._ready, self._lost}
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             if not self._lost.done():
@@ -161,7 +163,7 @@ class Link:
         self.last_error = None
         log.info("connected to %s", self._address)
         self.tried.set()
-        self._on_up()
+        _guarded(self._on_up)
 
     def _make_client(self) -> mqtt.Client:
         client = mqtt.Client(
@@ -171,7 +173,7 @@ class Link:
             protocol=mqtt.MQTTv311,
             reconnect_on_failure=False,
         )
-        client.connect_timeout = 5.0
+        client.connect_timeout = CONNECT_WITHIN
         client.max_inflight_messages_set(IN_FLIGHT)
         client.max_queued_messages_set(QUEUED)
         if self._address.username:
@@ -184,7 +186,7 @@ class Link:
         client.on_socket_open = _no_delay
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
-        client.on_message = lambda _c, _u, m: self._on_message(m.topic, bytes(m.payload), m.retain)
+        client.on_message = self._take
         client.on_disconnect = self._disconnected
         client.on_socket_register_write = self._want_write
         return client
@@ -219,6 +221,13 @@ class Link:
             )
         else:
             self._set_ready()
+
+    def _take(self, _client: Any, _data: Any, message: mqtt.MQTTMessage) -> None:
+        """An exception must not reach paho: it would lose its place in the stream."""
+        try:
+            self._on_message(message.topic, bytes(message.payload), message.retain)
+        except Exception:
+            log.exception("a message could not be handled")
 
     def _disconnected(self, _client: Any, _data: Any, _flags: Any, reason: ReasonCode, _props: Any) -> None:
         self._end(LinkError(f"the connection is lost: {reason}", where=str(self._address)))
@@ -287,7 +296,15 @@ class Link:
             with contextlib.suppress(OSError):
                 client._sock_close()
         if was_up:
-            self._on_down()
+            _guarded(self._on_down)
+
+
+def _guarded(tell: Callable[[], None]) -> None:
+    """What the owner of a link does wrong does not end the link."""
+    try:
+        tell()
+    except Exception:
+        log.exception("a change of the connection could not be handled")
 
 
 def _no_delay(_client: Any, _data: Any, sock: Any) -> None:
