@@ -189,8 +189,9 @@ def test_a_document_that_was_added_by_hand_keeps_its_number(path: Path) -> None:
         text["tables"]["peers"]["2"] = {"name": "barn"}
         path.write_text(json.dumps(text))
         assert documents.reload()
-        assert peers.insert_multiple([{"name": "attic"}, {"name": "cellar"}]) == [3, 4]
-    assert names(path) == ["shed", "barn", "attic", "cellar"]
+        assert peers.insert({"name": "loft"}) == 3
+        assert peers.insert_multiple([{"name": "attic"}, {"name": "cellar"}]) == [4, 5]
+    assert names(path) == ["shed", "barn", "loft", "attic", "cellar"]
 
 
 def test_an_edit_with_a_mistake_keeps_what_was_read_before(path: Path) -> None:

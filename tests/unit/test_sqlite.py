@@ -184,6 +184,8 @@ def test_looking_only_works_beside_the_writer_and_alone(path: Path) -> None:
 def test_a_snapshot_does_not_change_under_its_reader(path: Path) -> None:
     with opened(path) as store:
         store.write_now(insert(1))
+        with pytest.raises(StorageError):
+            store.read("DELETE FROM t")
         with store.snapshot() as connection:
             assert connection.execute("SELECT count(*) FROM t").fetchone() == (1,)
             store.write_now(insert(2))

@@ -114,6 +114,20 @@ async def test_a_failed_append_leaves_head_and_the_next_one_right(ledger: Ledger
     assert ledger.verify().ok
 
 
+async def test_an_append_that_is_run_again_for_the_sake_of_another_keeps_its_number(ledger: Ledger) -> None:
+    first, failed, second = await asyncio.gather(
+        ledger.append([event()], tasks=[row()]),
+        ledger._store.write(lambda _: 1 / 0),
+        ledger.append([event("leased")], tasks=[row(state="leased")]),
+        return_exceptions=True,
+    )
+    assert isinstance(failed, ZeroDivisionError)
+    assert not isinstance(first, BaseException)
+    assert not isinstance(second, BaseException)
+    assert (first.first, second.first) == (1, 2)
+    assert ledger.verify(witnesses=[first.head, second.head]).ok
+
+
 async def test_a_full_disk_takes_an_append_back_and_the_next_one_fits(ledger: Ledger) -> None:
     await put(ledger, "t1", "queued")
     head, counter = ledger.head, ledger.counter("k")
