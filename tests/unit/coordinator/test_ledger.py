@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,13 +115,25 @@ async def test_a_failed_append_leaves_head_and_the_next_one_right(ledger: Ledger
     assert ledger.verify().ok
 
 
+async def _fail(ledger: Ledger) -> None:
+    await ledger._store.write(lambda _: 1 / 0)
+
+
 async def test_an_append_that_is_run_again_for_the_sake_of_another_keeps_its_number(ledger: Ledger) -> None:
-    first, failed, second = await asyncio.gather(
-        ledger.append([event()], tasks=[row()]),
-        ledger._store.write(lambda _: 1 / 0),
-        ledger.append([event("leased")], tasks=[row(state="leased")]),
-        return_exceptions=True,
-    )
+    gathered = threading.Event()
+    held = ledger._store.write(lambda _: gathered.wait(5))  # so that the next three share a commit
+    attempts = [
+        asyncio.ensure_future(one)
+        for one in (
+            ledger.append([event()], tasks=[row()]),
+            _fail(ledger),
+            ledger.append([event("leased")], tasks=[row(state="leased")]),
+        )
+    ]
+    await asyncio.sleep(0)
+    gathered.set()
+    await held
+    first, failed, second = await asyncio.gather(*attempts, return_exceptions=True)
     assert isinstance(failed, ZeroDivisionError)
     assert not isinstance(first, BaseException)
     assert not isinstance(second, BaseException)
