@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
+
 from edgepanda.drivers.contract import VERSION, Description, DriverError, Event, OnBusy, Probe, Replay, State, Tier
 from edgepanda.drivers.schema import Bound, bind, struct_schema
 

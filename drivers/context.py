@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+
 from edgepanda.drivers.contract import CallParams, CancelResult, DriverError, Output, Progress, Stream
 from edgepanda.drivers.rpc import Notice, Result, failure
 

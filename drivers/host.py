@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from edgepanda.drivers.base import Driver
 from edgepanda.drivers.contract import (
     EXIT_WITHIN,

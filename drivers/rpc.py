@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
+
 from edgepanda.drivers.contract import DRIVER_ERROR, MAX_LINE, DriverError
 
 
@@ -58,13 +59,16 @@ class Notice(msgspec.Struct, frozen=True):
     jsonrpc: Literal["2.0"] = "2.0"
 
 
+MISSING = msgspec.Raw()
+
+
 class Incoming(msgspec.Struct, frozen=True):
-    """Any line of a host as the node reads it: an answer or a notification."""
+    """Any line of a host as the node reads it: an answer or a notification. `result` is `MISSING` if absent."""
 
     id: int | None = None
     method: str = ""
     params: msgspec.Raw = msgspec.Raw(b"{}")
-    result: msgspec.Raw | None = None
+    result: msgspec.Raw = MISSING
     error: RpcError | None = None
 
 

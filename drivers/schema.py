@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+
 from edgepanda.drivers.contract import ActionSpec, CallResult, DriverError, JsonSchema, no_args
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import msgspec
+
 from edgepanda.drivers.base import Driver
 from edgepanda.drivers.context import Context, StopReason
 from edgepanda.drivers.contract import CallParams, CallResult, DriverError, OpenParams
