@@ -22,6 +22,7 @@ def action(
     on_busy: OnBusy = "refuse",
     timeout: float = 30.0,
     units: dict[str, str] | None = None,
+    returns: Any = None,
     spoken: tuple[str, ...] = (),
     home: dict[str, Any] | None = None,
 ) -> Callable[[Method], Method]:
@@ -30,14 +31,19 @@ def action(
     `tier` and `replay` have no default on purpose: who writes a driver decides them. `timeout` is in seconds, `units`
     names the physical unit of each argument that has one. The first line of the docstring becomes the description.
     The annotations (`float`, `Literal[...]`, `Annotated[int, msgspec.Meta(ge=0)]`, a `Struct`) become the schema.
+    `returns` is the type of the result's value, for a method that gives a whole `CallResult`.
     """
 
     def mark(method: Method) -> Method:
         options = {"tier": tier, "replay": replay, "on_busy": on_busy, "timeout": timeout, "spoken": spoken}
-        method.__action__ = (options | {"home": home or {}}, units or {})  # type: ignore[attr-defined]
+        method.__action__ = (options | {"home": home or {}}, units or {}, returns)  # type: ignore[attr-defined]
         return method
 
     return mark
+
+
+class NoConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """The configuration of a device that needs none."""
 
 
 class Driver:
@@ -52,9 +58,7 @@ class Driver:
     attaches: ClassVar[bool] = False
     ends_within: ClassVar[float] = 2.0
     """Seconds that a cancelled call may take to end once it noticed."""
-
-    class Config(msgspec.Struct, forbid_unknown_fields=True):
-        """A device without configuration."""
+    Config: ClassVar[type[msgspec.Struct]] = NoConfig
 
     _bound: ClassVar[dict[str, Bound]] = {}
 

@@ -49,7 +49,7 @@ class Bound(msgspec.Struct, frozen=True):
         return {name: getattr(typed, name) for name in self.args.__struct_fields__}
 
 
-def bind(method: Callable[..., Any], options: dict[str, Any], units: dict[str, str]) -> Bound:
+def bind(method: Callable[..., Any], options: dict[str, Any], units: dict[str, str], returns: Any = None) -> Bound:
     """The action that a method `(self, ctx, ...)` and the options of its decorator describe.
 
     Raises:
@@ -71,7 +71,7 @@ def bind(method: Callable[..., Any], options: dict[str, Any], units: dict[str, s
     spec = ActionSpec(
         description=(method.__doc__ or method.__name__).strip().splitlines()[0],
         args=schema,
-        returns=_returns(hints.get("return")),
+        returns=_returns(returns or hints.get("return")),
         **options,
     )
     return Bound(method, spec, args)
