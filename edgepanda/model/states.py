@@ -165,7 +165,7 @@ TABLE: tuple[Row, ...] = (
     _row(_HELD, _K.LOST, _S.QUEUED, _again_allowed, "retire", "lease over; doing it again changes nothing"),
     _row(_HELD, _K.LOST, _S.UNCERTAIN, _unsafe, "keep", "lease over; nobody knows what happened"),
     _row(_HELD, _K.LOST, _S.FAILED, _safe, "retire", "lease over, and no attempt left"),
-    _row(_HELD, _K.INTERRUPTED, _S.QUEUED, _never_began, "retire", "permitted, but the node never began"),
+    _row((_S.RUNNING,), _K.INTERRUPTED, _S.QUEUED, _never_began, "retire", "permitted, but the node never began"),
     _row(_HELD, _K.INTERRUPTED, _S.QUEUED, _again_allowed, "retire", "cut short; doing it again changes nothing"),
     _row(_HELD, _K.INTERRUPTED, _S.UNCERTAIN, _unsafe, "keep", "cut short in the middle"),
     _row(_HELD, _K.INTERRUPTED, _S.FAILED, _safe, "retire", "cut short, and no attempt left"),
@@ -195,7 +195,7 @@ _INDEX: dict[tuple[State, Kind], tuple[Row, ...]] = {
 }
 
 
-_REPORTS = frozenset({_K.DECLINED, _K.STARTED, _K.PERMITTED, _K.ASKED, _K.FINISHED, _K.INTERRUPTED})  # carry a fence
+_REPORTS = frozenset({_K.DECLINED, _K.STARTED, _K.PERMITTED, _K.ASKED, _K.FINISHED})  # carry a fence
 _NEW_WORD = frozenset({_K.AGAIN, _K.RESOLVED})  # a person's later word lifts the mark of an earlier cancel
 
 

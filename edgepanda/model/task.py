@@ -85,7 +85,7 @@ def judge(criteria: tuple[str, ...], report: Finished) -> Verdict:
     if not report.evidence:
         return Verdict("failed", NO_EVIDENCE)
     answers = {answer.criterion: answer for answer in report.answers}
-    if any(criterion in answers and not answers[criterion].met for criterion in criteria):
+    if any(answer.criterion in criteria and not answer.met for answer in report.answers):
         return Verdict("failed", CRITERION_NOT_MET)
     unanswered = tuple(c for c in criteria if c not in answers or answers[c].evidence in (None, "", {}, []))
     return Verdict("succeeded", unanswered=unanswered)
