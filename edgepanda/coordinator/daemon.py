@@ -208,6 +208,7 @@ class Coordinator:
             return
         if node.incarnation != before:
             self.book.keep_node(node.row())
+            self.leases.restarted(node, claim.held)
         self.leases.renew(node, claim.held, resend=True)
         self.book.before_flush(self.leases.match)
 

@@ -120,6 +120,8 @@ class Leases:
             epoch=epoch,
             ledger=head.ledger,
             stamp=node.stamp,
+            order=record.order,
+            submitted_ms=on_node(record.deadlines.set_at.boottime) or 0,
             until_ms=node.stamp.ms + _ms(now - node.stamped_at + self._ttl),
             begin_by_ms=on_node(record.deadlines.begin_by),
             end_by_ms=on_node(record.deadlines.end_by),
@@ -127,6 +129,19 @@ class Leases:
         self._send(node.name, lease, True)
 
     # renewing
+
+    def restarted(self, node: Node, held: Iterable[Held]) -> None:
+        """The node's daemon has started anew and holds only these. What it lacks and was not permitted is free again;
+        an `unsafe` attempt that was permitted waits for the node's word.
+        """
+        has = {item.task for item in held}
+        for task_id in node.open - has:
+            live = self._book.live.get(task_id)
+            if live is not None and (
+                live.record.standing.state is State.LEASED or live.record.standing.replay == "safe"
+            ):
+                over = over_before_begin(live.record.deadlines, self._clock(), queued=False)
+                self.lost(live, over, Happening(kind=Kind.LOST, still_valid=not over), {"restarted": True})
 
     def renew(self, node: Node, held: Iterable[Held], *, resend: bool) -> None:
         """The node lives and holds these. `resend`: a claim, so an attempt that it lacks was not delivered."""

@@ -20,6 +20,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str  # of what was submitted
     created: float
     updated: float
+    order: int = 0  # rises with each submit
     node: str | None = None  # who holds or held the newest attempt
     excluded: dict[str, int] = {}  # nodes that cannot do it, with the revision of the card that they had then
     seqs: dict[str, int] = {}  # newest report of each `node.attempt`

@@ -72,6 +72,9 @@ class Reports:
             del live.output[:-OUTPUT_LINES]
 
     def _acknowledged(self, report: messages.Report, node: str) -> None:
+        """When it is on disk. `starting` is answered by its permit or a cancel, and repeated until one arrives."""
+        if isinstance(report, messages.Starting):
+            return
         self._book.then(lambda: self._acknowledge(node, report.id))
 
     def _progress(self, report: messages.Progress) -> None:

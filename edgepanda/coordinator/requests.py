@@ -61,6 +61,7 @@ class Requests:
         self._book, self._fleet, self._peers, self._clock = book, fleet, peers, clock
         self._reply, self._cancel_attempt = reply, cancel_attempt
         self._ask_witnesses, self._peers_changed = ask_witnesses, peers_changed
+        self._order = max((live.record.order for live in book.live.values()), default=0)
         self._waiting: set[tuple[str, str]] = set()
         self._answered: OrderedDict[tuple[str, str], messages.Reply] = OrderedDict()
         self._background: set[asyncio.Task[None]] = set()
@@ -172,9 +173,15 @@ class Requests:
             digest=submitted,
             created=now.wall,
             updated=now.wall,
+            order=self._next_order(now),
         )
         live = self._book.add(record, Happening(kind=Kind.SUBMITTED), {"task": msgspec.to_builtins(task)})
         self._book.then(lambda: answer({**_brief(live.record), "duplicate": False}), refuse)
+
+    def _next_order(self, moment: Now) -> int:
+        """Milliseconds, made to rise even if the wall clock is set back."""
+        self._order = max(self._order + 1, int(moment.wall * 1000))
+        return self._order
 
     def _candidates(self, p: requests.Submit) -> Any:
         if p.capability is not None:

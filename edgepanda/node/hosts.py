@@ -382,7 +382,7 @@ class Host:
     def _fail_calls(self, text: str) -> None:
         for running in list(self._calls.values()):
             where = f"{running.params.device}.{running.params.action}"
-            self._finish(running, DriverError(text, where=where), None)
+            self._finish(running, DriverError(text, where=where, details={"unknown": True}), None)
 
     def _overdue(self, running: _Running) -> None:
         task = asyncio.create_task(self._stop(running))

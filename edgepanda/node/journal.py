@@ -131,7 +131,7 @@ class Journal:
         Unknown ids are ignored. Without ids nothing is written: the head goes with the next commit.
         """
         if head is not None:
-            self._see(head)
+            self.see(head)
         if ids:
             await self._submit(Change(acknowledged=ids, head=self._newest))
 
@@ -210,7 +210,8 @@ class Journal:
             await self._submit(Change(meta=tuple(changed.items()), head=self._newest))
             self._kept.update(changed)
 
-    def _see(self, head: Head) -> None:
+    def see(self, head: Head) -> None:
+        """A head of the ledger was seen; it is kept with the next commit."""
         known = self._heads.get(head.ledger)
         if known is None or head.height > known.height:
             self._heads[head.ledger] = self._newest = head

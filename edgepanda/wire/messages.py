@@ -58,6 +58,8 @@ class Lease(Body, frozen=True, kw_only=True, tag="lease"):
     epoch: int
     ledger: str
     stamp: Stamp
+    order: int  # rises with each submit: of two commands for a device the higher is the newer
+    submitted_ms: int
     until_ms: int  # the lease ends
     begin_by_ms: int | None = None  # it may not begin later
     end_by_ms: int | None = None  # the task's deadline

@@ -1,0 +1,574 @@
+"""One attempt, from its lease to its last report.
+
+`safe` actions act at once; an `unsafe` one is journaled, asks for its permit, and notes that it passed it before it
+acts. So after a crash the journal tells what never began and what was cut short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict, deque
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from edgepanda.drivers.contract import CallResult, DriverError
+from edgepanda.errors import EdgePandaError
+from edgepanda.model.card import Action
+from edgepanda.model.ids import new_id
+from edgepanda.model.task import Answer, Finished, Outcome, Task
+from edgepanda.node.arbiter import Arbiter, LaneError, superseded
+from edgepanda.node.devices import Devices
+from edgepanda.node.journal import AttemptRow, Journal
+from edgepanda.node.memory import Memory
+from edgepanda.node.reporter import Reporter
+from edgepanda.wire import messages
+from edgepanda.wire.clock import boottime
+from edgepanda.wire.messages import Held
+
+log = logging.getLogger("edgepanda.node")
+
+SHOW_AFTER = 0.02  # seconds that a safe attempt may take before its start is reported apart from its end
+PERMIT_WITHIN = 60.0  # seconds that an attempt waits for its permit before it gives the lease back
+MOST_KNOWN = 10_000  # attempts that are remembered against repeated leases
+OUTPUT_HEAD, OUTPUT_TAIL = 20, 80  # lines of output that go into the report
+LONGEST_LINE = 200  # characters of such a line
+
+Why = Literal["", "cancelled", "superseded", "fence_retired", "lease_over", "draining"]
+Key = tuple[str, int]
+
+
+class Attempt:
+    """A running or waiting attempt. Times are milliseconds of this machine's boot clock."""
+
+    def __init__(self, task: Task, number: int, *, device: str, action: str, spec: Action, seq: int) -> None:
+        self.task, self.number = task, number
+        self.device, self.action, self.spec = device, action, spec
+        self.until_ms: int | None = None  # the lease's end; None: a direct command
+        self.begin_by_ms: int | None = None
+        self.end_by_ms: int | None = None
+        self.began = False
+        self.journaled = False
+        self.why: Why = ""  # why it was stopped
+        self.permit: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.head: list[str] = []
+        self.tail: deque[str] = deque(maxlen=OUTPUT_TAIL)
+        self._seq = seq
+        self.runner: asyncio.Task[Finished] | None = None
+
+    @property
+    def key(self) -> Key:
+        """Task and number."""
+        return (self.task.id, self.number)
+
+    def next_seq(self) -> int:
+        """The number of the next report."""
+        self._seq += 1
+        return self._seq
+
+    def output(self, text: str) -> list[str]:
+        """Keep these lines, head and tail; gives them as they are shown."""
+        lines = [line[:LONGEST_LINE] for line in text.splitlines()]
+        for line in lines:
+            if len(self.head) < OUTPUT_HEAD:
+                self.head.append(line)
+            else:
+                self.tail.append(line)
+        return lines
+
+
+class Attempts:
+    """All attempts of this node: leased ones, and direct commands (number 0)."""
+
+    def __init__(
+        self,
+        *,
+        devices: Devices,
+        memory: Memory,
+        journal: Journal,
+        reporter: Reporter,
+        work_dir: Path,
+    ) -> None:
+        self._devices, self._memory = devices, memory
+        self._journal, self._reporter, self._work_dir = journal, reporter, work_dir
+        self._first_seq = journal.incarnation << 20  # reports of a later start count higher
+        self._arbiter = Arbiter()
+        self._known: OrderedDict[Key, bytes | None] = OrderedDict()  # ended ones, with their last word
+        self.running: dict[Key, Attempt] = {}
+
+    # questions
+
+    def held(self) -> tuple[Held, ...]:
+        """What the claim lists: leased attempts that run or wait, and ended ones whose end is not acknowledged."""
+        running = [Held(a.task.id, a.number, a.began) for a in self.running.values() if a.number > 0]
+        ended = [Held(task, number, True) for task, number in self._reporter.unacknowledged if number > 0]
+        return (*running, *ended)
+
+    # leases
+
+    def accept(self, lease: messages.Lease, *, slots: int, draining: bool) -> None:
+        """Take a lease, or say why not. One that comes again is answered as before."""
+        key = (lease.task.id, lease.attempt)
+        if key in self.running:
+            self._tell_start(self.running[key])
+            return
+        if self._answered_before(key, lease):
+            return
+        try:
+            attempt = self._prepared(lease)
+            if draining:
+                raise EdgePandaError("this node is ending", code="draining")
+            if len(self.running) >= slots:
+                raise EdgePandaError(f"all {slots} slots are taken", code="busy")
+        except EdgePandaError as error:
+            self._decline(lease.task.id, lease.attempt, self._first_seq + 1, error)
+            return
+        self.start(attempt)
+
+    def decline_stale(self, lease: messages.Lease) -> None:
+        """A lease that was made for another start of this daemon: it says nothing about now."""
+        key = (lease.task.id, lease.attempt)
+        if key not in self.running and key not in self._known and self._journal.attempt(*key) is None:
+            self._decline(
+                *key, self._first_seq + 1, EdgePandaError("it was made for an earlier start of this node", code="stale")
+            )
+
+    def _answered_before(self, key: Key, lease: messages.Lease) -> bool:
+        if key in self._known:
+            return True  # its last word is on its way until it is acknowledged
+        direct = self._journal.attempt(lease.task.id, 0)
+        if direct is not None and direct.result is not None:
+            result = msgspec.json.decode(direct.result, type=Finished)
+            self._remember(key)
+            row = _row(lease.task, lease.attempt, direct.device, direct.action, "finished")
+            report = messages.FinishedReport(
+                id=new_id(), task=key[0], attempt=key[1], seq=self._first_seq + 1, result=result
+            )
+            self._reporter.end(report, row, journaled=False)
+            return True
+        return self._journal.attempt(*key) is not None
+
+    def _prepared(self, lease: messages.Lease) -> Attempt:
+        """The attempt that a lease asks for. Raises `EdgePandaError` with the code that declines it."""
+        task, now = lease.task, int(boottime() * 1000)
+        if lease.until_ms <= now:
+            raise EdgePandaError("the lease was over when it came", code="stale")
+        if lease.begin_by_ms is not None and lease.begin_by_ms <= now:
+            raise EdgePandaError("it may no longer begin", code="expired")
+        if self._journal.is_buried(task.id, lease.attempt):
+            raise EdgePandaError("it was cancelled before its lease came", code="cancelled")
+        device = task.device or task.capability
+        action = task.capability.rpartition(".")[2] if task.device else "run"
+        spec = self._devices.action(device, action)
+        if spec.tier >= 2:
+            raise consent_required(task.capability)
+        if task.replay == "safe" and spec.replay == "unsafe":
+            raise EdgePandaError("doing it again is not safe by this node's card", code="unsupported")
+        attempt = Attempt(task, lease.attempt, device=device, action=action, spec=spec, seq=self._first_seq)
+        attempt.until_ms, attempt.begin_by_ms, attempt.end_by_ms = lease.until_ms, lease.begin_by_ms, lease.end_by_ms
+        lane = self._arbiter.lane(device)
+        if spec.on_busy == "preempt" and spec.tier > 0:
+            if lane.is_old(lease.order, lease.submitted_ms):
+                raise superseded(device)
+            lane.note_leased(lease.order)
+        return attempt
+
+    def _decline(self, task: str, attempt: int, seq: int, error: EdgePandaError) -> None:
+        code = "unsupported" if error.code in ("unknown_device", "consent_required") else error.code
+        log.info("declined %s.%d: %s [%s]", task, attempt, error, error.code)
+        self._remember((task, attempt))
+        self._reporter.say(
+            messages.Declined(id=new_id(), task=task, attempt=attempt, seq=seq, code=code, message=error.message)
+        )
+
+    def renew(self, renewed: messages.Renewed) -> None:
+        """Leases last longer."""
+        for task, number in renewed.attempts:
+            attempt = self.running.get((task, number))
+            if attempt is not None and attempt.until_ms is not None:
+                attempt.until_ms = max(attempt.until_ms, renewed.until_ms)
+
+    def permit(self, permit: messages.Permit) -> None:
+        """An `unsafe` attempt may begin. A permit that nobody waits for changes nothing."""
+        attempt = self.running.get((permit.task, permit.attempt))
+        if attempt is not None and not attempt.permit.done():
+            attempt.permit.set_result(None)
+
+    def cancel(self, cancel: messages.Cancel) -> None:
+        """End an attempt, now or, if its lease has not come yet, when it comes."""
+        key = (cancel.task, cancel.attempt)
+        attempt = self.running.get(key)
+        if attempt is not None:
+            self.stop(attempt, "fence_retired" if cancel.reason == "fence_retired" else "cancelled")
+        elif key not in self._known and self._journal.attempt(*key) is None:
+            self._reporter.keep(self._journal.bury(*key))
+
+    # running
+
+    def start(self, attempt: Attempt) -> asyncio.Task[Finished]:
+        """Let it run; the result is also reported."""
+        self.running[attempt.key] = attempt
+        attempt.runner = asyncio.create_task(self._run(attempt), name=f"attempt {attempt.task.id}.{attempt.number}")
+        return attempt.runner
+
+    def stop(self, attempt: Attempt, why: Why) -> None:
+        """Ask it to end; its report says how it did."""
+        if attempt.why:
+            return
+        attempt.why = why
+        if attempt.began:
+            task = asyncio.create_task(self._devices.cancel(attempt.device, *attempt.key))
+            self._reporter.keep(_awaited(task))
+        elif attempt.runner is not None:
+            attempt.runner.cancel()
+
+    def tick(self) -> None:
+        """End attempts whose lease is over: a `safe` one may already run elsewhere; an `unsafe` one finishes."""
+        now = boottime() * 1000
+        for attempt in list(self.running.values()):
+            over = attempt.until_ms is not None and now >= attempt.until_ms
+            if over and (attempt.task.replay == "safe" or not attempt.began):
+                log.warning("the lease of %s.%d is over", *attempt.key)
+                self.stop(attempt, "lease_over")
+
+    async def _run(self, attempt: Attempt) -> Finished:
+        lane = self._arbiter.lane(attempt.device)
+        turn = None
+        telling = asyncio.get_running_loop().call_later(SHOW_AFTER, self._tell_start, attempt)
+        try:
+            turn = await lane.take(attempt.spec.on_busy, lambda: self.stop(attempt, "superseded"))
+            await self._may_begin(attempt)
+            return self._finish(attempt, await self._act(attempt))
+        except LaneError as error:
+            return self._not_begun(attempt, error)
+        except _NeverBegan as error:
+            return self._not_begun(attempt, EdgePandaError(str(error), code=error.code))
+        except asyncio.CancelledError:
+            return self._not_begun(attempt, _stopped(attempt))
+        except EdgePandaError as error:
+            return self._failed(attempt, error)
+        except Exception as error:
+            log.exception("attempt %s.%d failed inside the node", *attempt.key)
+            return self._failed(attempt, EdgePandaError(f"the node failed: {error}", code="internal"))
+        finally:
+            telling.cancel()
+            if turn is not None:
+                lane.give_back(turn)
+            self.running.pop(attempt.key, None)
+            self._remember(attempt.key)
+
+    def _tell_start(self, attempt: Attempt) -> None:
+        """It takes longer than a moment: say where it stands."""
+        if attempt.number == 0:
+            return
+        fields: dict[str, Any] = {"id": new_id(), "task": attempt.task.id, "attempt": attempt.number}
+        if attempt.began and attempt.task.replay == "safe":
+            self._reporter.say(messages.Started(seq=attempt.next_seq(), **fields))
+        elif not attempt.began:
+            self._reporter.say(messages.Accepted(seq=attempt.next_seq(), **fields))
+
+    async def _may_begin(self, attempt: Attempt) -> None:
+        """Everything that must hold before it acts. Raises `_NeverBegan`."""
+        keeps = attempt.task.replay == "unsafe" or self._devices.attaches(attempt.device)
+        if keeps:
+            state: Literal["starting", "began"] = "starting" if attempt.task.replay == "unsafe" else "began"
+            row = _row(attempt.task, attempt.number, attempt.device, attempt.action, state, str(self._work(attempt)))
+            await self._journal.record(row)
+            attempt.journaled = True
+        if attempt.task.replay == "unsafe" and attempt.number > 0:
+            await self._get_permit(attempt)
+        now = boottime() * 1000
+        if attempt.begin_by_ms is not None and now >= attempt.begin_by_ms:
+            raise _NeverBegan("it may no longer begin", "expired")
+        if attempt.why:
+            raise _NeverBegan("it was stopped before it began", attempt.why)
+        if attempt.task.replay == "unsafe":
+            await self._journal.advance(attempt.task.id, attempt.number, "began")
+        attempt.began = True
+
+    async def _get_permit(self, attempt: Attempt) -> None:
+        starting = messages.Starting(id=new_id(), task=attempt.task.id, attempt=attempt.number, seq=attempt.next_seq())
+        self._reporter.say(starting)
+        try:
+            async with asyncio.timeout(PERMIT_WITHIN):
+                await attempt.permit
+        except TimeoutError:
+            raise _NeverBegan("no permit came", "no_permit") from None
+        finally:
+            self._reporter.acknowledged((starting.id,), None)
+
+    async def _act(self, attempt: Attempt) -> CallResult:
+        task = attempt.task
+        if self._devices.remembers(attempt.device) and attempt.spec.tier > 0:
+            self._memory.before_move(attempt.device)
+        work = self._work(attempt)
+        if self._devices.attaches(attempt.device):
+            work.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            return await self._devices.call(
+                attempt.device,
+                attempt.action,
+                task.args,
+                task=task.id,
+                attempt=attempt.number,
+                work=work,
+                timeout=self._timeout(attempt),
+                criteria=task.criteria,
+                goal=task.goal,
+                constraints=task.constraints,
+                on_progress=lambda fraction, text: self._progress(attempt, fraction, text),
+            )
+        finally:
+            if self._devices.remembers(attempt.device):
+                self._memory.at_rest(attempt.device)
+
+    def _timeout(self, attempt: Attempt) -> float:
+        timeout = attempt.task.limits.timeout or attempt.spec.timeout
+        if attempt.end_by_ms is not None:
+            timeout = min(timeout, max(0.0, attempt.end_by_ms / 1000 - boottime()))
+        return timeout
+
+    def _work(self, attempt: Attempt) -> Path:
+        return self._work_dir / f"{attempt.task.id}.{attempt.number}"
+
+    def _progress(self, attempt: Attempt, fraction: float | None, text: str) -> None:
+        if attempt.number > 0:
+            self._reporter.hint(
+                messages.Progress(
+                    id=new_id(),
+                    task=attempt.task.id,
+                    attempt=attempt.number,
+                    seq=0,
+                    fraction=fraction,
+                    text=text[:LONGEST_LINE],
+                )
+            )
+
+    # ends
+
+    def _finish(self, attempt: Attempt, result: CallResult) -> Finished:
+        finished = Finished(
+            outcome=result.outcome,
+            code="" if result.outcome == "succeeded" else "failed",
+            value=result.value,
+            evidence=result.evidence,
+            answers=tuple(Answer(criterion=a.criterion, met=a.met, evidence=a.evidence) for a in result.answers),
+            artifacts=result.artifacts,
+            narrative=result.narrative,
+            output=(*attempt.head, *attempt.tail),
+        )
+        return self._report(attempt, finished)
+
+    def _failed(self, attempt: Attempt, error: EdgePandaError) -> Finished:
+        """It began, and ended with an error."""
+        if attempt.why in ("lease_over", "fence_retired", "draining") or is_unknown(error):
+            return self._interrupted(attempt, error)
+        outcome: Outcome = {"timeout": "timed_out", "cancelled": "cancelled"}.get(error.code, "failed")  # type: ignore[assignment]
+        code, message = error.code, str(error)
+        if attempt.why == "superseded":
+            outcome, code, message = "failed", "superseded", str(superseded(attempt.device))
+        evidence = tuple(error.details.get("evidence", ())) if isinstance(error.details, dict) else ()
+        finished = Finished(
+            outcome=outcome,
+            code=code,
+            message=message,
+            evidence=evidence,
+            value=error.details or None,
+            output=(*attempt.head, *attempt.tail),
+        )
+        return self._report(attempt, finished)
+
+    def _not_begun(self, attempt: Attempt, error: EdgePandaError) -> Finished:
+        """It never acted: a lease goes back; a direct command has failed."""
+        outcome: Outcome = "cancelled" if error.code == "cancelled" else "failed"
+        finished = Finished(outcome=outcome, code=error.code, message=error.message)
+        if attempt.number == 0 or (error.code in ("superseded", "cancelled") and attempt.task.replay == "safe"):
+            return self._report(attempt, finished)
+        if attempt.journaled:
+            self._interrupt_report(attempt, began=False, known={"code": error.code})
+        else:
+            self._decline(attempt.task.id, attempt.number, attempt.next_seq(), error)
+        return finished
+
+    def _interrupted(self, attempt: Attempt, error: EdgePandaError) -> Finished:
+        """Nobody knows how far it came."""
+        self._interrupt_report(attempt, began=True, known={"code": error.code, "message": error.message})
+        return Finished(outcome="failed", code="interrupted", message=error.message)
+
+    def _interrupt_report(self, attempt: Attempt, *, began: bool, known: dict[str, Any]) -> None:
+        report = messages.Interrupted(
+            id=new_id(),
+            task=attempt.task.id,
+            attempt=attempt.number,
+            seq=attempt.next_seq(),
+            began=began,
+            known=known,
+        )
+        if attempt.number > 0:
+            self._reporter.end(report, self._ended_row(attempt), journaled=attempt.journaled)
+
+    def _report(self, attempt: Attempt, finished: Finished) -> Finished:
+        report = messages.FinishedReport(
+            id=new_id(),
+            task=attempt.task.id,
+            attempt=attempt.number,
+            seq=attempt.next_seq(),
+            result=finished,
+            direct=attempt.task if attempt.number == 0 else None,
+        )
+        self._reporter.end(report, self._ended_row(attempt), journaled=attempt.journaled)
+        return finished
+
+    def _ended_row(self, attempt: Attempt) -> AttemptRow:
+        return _row(attempt.task, attempt.number, attempt.device, attempt.action, "began")
+
+    def _remember(self, key: Key) -> None:
+        self._known[key] = None
+        while len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+
+    # direct commands
+
+    async def direct(self, task: Task, action: str) -> Finished:
+        """Run a direct command: attempt 0 of a task made on the spot, told to the coordinator afterwards."""
+        device = task.device or task.capability
+        spec = self._devices.action(device, action)
+        if spec.tier >= 2:
+            raise consent_required(task.capability)
+        task = msgspec.structs.replace(task, tier=spec.tier, replay=spec.replay)
+        attempt = Attempt(task, 0, device=device, action=action, spec=spec, seq=self._first_seq)
+        self._arbiter.lane(device).note_direct(int(boottime() * 1000))
+        return await self.start(attempt)
+
+    # after a restart
+
+    def recover(self) -> None:
+        """Say of each attempt that an earlier run left open what became of it, and join commands that still run."""
+        for row in self._journal.open_attempts():
+            if row.state == "finished":
+                self._remember(row.key)
+            elif row.state == "began" and row.attempt > 0 and self._attachable(row):
+                self._join(row)
+            else:
+                self._remember(row.key)
+                self._abandon(row)
+
+    def _attachable(self, row: AttemptRow) -> bool:
+        name = row.device or row.capability
+        return name in self._devices.things and self._devices.attaches(name)
+
+    def _join(self, row: AttemptRow) -> None:
+        task = msgspec.json.decode(row.lease, type=Task)
+        name = row.device or row.capability
+        try:
+            spec = self._devices.action(name, row.action)
+        except EdgePandaError:
+            self._abandon(row)
+            return
+        log.info("joining %s.%d, which an earlier run began", row.task, row.attempt)
+        attempt = Attempt(task, row.attempt, device=name, action=row.action, spec=spec, seq=self._first_seq)
+        attempt.journaled = attempt.began = True
+        self.running[attempt.key] = attempt
+        attempt.runner = asyncio.create_task(self._rejoin(attempt))
+
+    async def _rejoin(self, attempt: Attempt) -> Finished:
+        lane = self._arbiter.lane(attempt.device)
+        turn = await lane.take("queue", lambda: self.stop(attempt, "superseded"))
+        try:
+            return self._finish(attempt, await self._act(attempt))
+        except EdgePandaError as error:
+            return self._failed(attempt, error)
+        finally:
+            lane.give_back(turn)
+            self.running.pop(attempt.key, None)
+            self._remember(attempt.key)
+
+    def _abandon(self, row: AttemptRow) -> None:
+        began = row.state == "began"
+        log.warning("%s.%d was %s by a restart", row.task, row.attempt, "cut short" if began else "not begun")
+        report: messages.Interrupted | messages.FinishedReport
+        if row.attempt > 0:
+            report = messages.Interrupted(
+                id=new_id(),
+                task=row.task,
+                attempt=row.attempt,
+                seq=self._first_seq + 1,
+                began=began,
+                known={"code": "restarted"},
+            )
+        else:
+            finished = Finished(outcome="failed", code="interrupted", message="the node restarted in the middle")
+            task = msgspec.json.decode(row.lease, type=Task)
+            report = messages.FinishedReport(
+                id=new_id(), task=row.task, attempt=0, seq=self._first_seq + 1, result=finished, direct=task
+            )
+        self._reporter.end(report, row, journaled=True)
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for what runs, at most so long; then stop what is left, but for commands, which outlive us."""
+        runners = [a.runner for a in self.running.values() if a.runner is not None]
+        if runners:
+            log.info("waiting up to %g s for %d attempts", seconds, len(runners))
+            await asyncio.wait(runners, timeout=seconds)
+        left = [a for a in self.running.values() if not (a.began and self._devices.attaches(a.device))]
+        for attempt in left:
+            self.stop(attempt, "draining")
+        ending = [a.runner for a in left if a.runner is not None]
+        if ending:
+            await asyncio.wait(ending, timeout=3.0)
+
+
+class _NeverBegan(Exception):
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def _stopped(attempt: Attempt) -> EdgePandaError:
+    if attempt.why == "superseded":
+        return superseded(attempt.device)
+    return EdgePandaError("it was stopped before it began", code=attempt.why or "draining")
+
+
+def is_unknown(error: EdgePandaError) -> bool:
+    """True if the driver's host died in the middle, so that nobody knows what was done."""
+    return isinstance(error, DriverError) and bool(error.details.get("unknown"))
+
+
+def consent_required(capability: str) -> EdgePandaError:
+    """Tier 2 is refused on every lane until consent exists."""
+    return EdgePandaError(
+        f"{capability} cannot be undone and needs a person's consent",
+        code="consent_required",
+        where="capability",
+        cure="consent does not exist yet in this version: such an action is refused on every lane",
+    )
+
+
+def _row(
+    task: Task,
+    number: int,
+    device: str | None,
+    action: str,
+    state: Literal["starting", "began", "finished"],
+    work: str | None = None,
+) -> AttemptRow:
+    return AttemptRow(
+        task=task.id,
+        attempt=number,
+        state=state,
+        capability=task.capability,
+        device=device,
+        action=action,
+        replay=task.replay,
+        lease=msgspec.json.encode(task),
+        work=work,
+        updated=time.time(),
+    )
+
+
+async def _awaited(task: asyncio.Task[Any]) -> None:
+    await task

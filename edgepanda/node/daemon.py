@@ -1,0 +1,397 @@
+"""The node's process: wires journal, devices, attempts, bus and local socket together.
+
+Nothing that is missing ends it: no broker, no coordinator, no driver. What cannot be had is on the card, in the status
+or in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from edgepanda.errors import EdgePandaError
+from edgepanda.model.card import Card
+from edgepanda.model.config import Loaded
+from edgepanda.model.head import Head
+from edgepanda.model.ids import new_id
+from edgepanda.model.task import Limits, Task
+from edgepanda.node import cards
+from edgepanda.node.attempts import Attempts
+from edgepanda.node.devices import Devices
+from edgepanda.node.journal import Journal
+from edgepanda.node.memory import Memory
+from edgepanda.node.reporter import Reporter
+from edgepanda.node.site import Site
+from edgepanda.node.socket import LocalSocket
+from edgepanda.trust.identity import Identity
+from edgepanda.wire import messages, topics
+from edgepanda.wire.bus import Bus, Message, Refused
+from edgepanda.wire.clock import boot_id, stamp
+
+log = logging.getLogger("edgepanda.node")
+
+OUTPUT_EVERY = 0.1  # seconds between packets of live output
+OUTPUT_MOST = 50  # lines in one packet; what is over is left out of the live view, not of the report
+RECOVER_WITHIN = 15.0  # seconds that open attempts of an earlier run wait for their drivers
+LEASE_LOOK = 1.0  # seconds between looks at leases, while anything runs
+
+
+class DirectCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`do` on the local socket."""
+
+    device: str
+    action: str = "run"
+    args: dict[str, Any] = {}
+    id: str = ""
+    timeout: float | None = None
+    goal: str = ""
+    criteria: tuple[str, ...] = ()
+
+
+class NodeDaemon:
+    """One node. `await run()` serves until cancelled."""
+
+    def __init__(self, loaded: Loaded, *, site_key: bytes, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Opens key, journal and documents; one daemon at a time has them.
+
+        Raises `EdgePandaError`: `storage_locked` when another daemon has this identity, and what files can raise.
+        """
+        self._loaded, self._on_ready = loaded, on_ready
+        self._settings = loaded.require_node()
+        self.identity = Identity.load_or_create(node_key_path(loaded))
+        self.name = node_name(loaded, self.identity)
+        self.journal = Journal.open(loaded.state_dir / "journal.db")
+        self._memory = Memory(loaded.state_dir / "positions.json")
+        self._site = Site(
+            loaded.state_dir / "node-peers.json", name=loaded.config.site.name, key=site_key, journal=self.journal
+        )
+        self._reporter = Reporter(self.journal, self.name)
+        self._devices = Devices(
+            loaded, self._memory, on_change=self._card_changed, on_output=self._output, on_event=lambda *_: None
+        )
+        self.attempts = Attempts(
+            devices=self._devices,
+            memory=self._memory,
+            journal=self.journal,
+            reporter=self._reporter,
+            work_dir=loaded.state_dir / "work",
+        )
+        self._socket = LocalSocket(socket_path(loaded), {"status": self._status, "do": self._do})
+        self._bus = self._make_bus()
+        self._card: Card | None = None
+        self._draining = False
+        self._cloned = False
+        self._recovered = False  # until then nothing is claimed: a claim says what is held
+        self._sequence = 0
+        self._lines: dict[tuple[str, int, str], list[str]] = {}
+        self._background: set[asyncio.Task[Any]] = set()
+
+    # life
+
+    async def run(self) -> None:
+        """Serve until cancelled; then drain, bring the devices to their safe state, and say goodbye."""
+        await self._socket.start()
+        self._card_changed()
+        self._bus.start()
+        opening = asyncio.create_task(self._open_devices())
+        ticking = asyncio.create_task(self._tick())
+        beating = asyncio.create_task(self._beat())
+        self._on_ready()
+        try:
+            await asyncio.gather(opening, ticking, beating)
+        finally:
+            await asyncio.shield(self._stop([opening, ticking, beating]))
+
+    async def _open_devices(self) -> None:
+        """Recovery waits for the drivers: a command that still runs is joined through its host."""
+        starting = asyncio.create_task(self._devices.start())
+        if self.journal.open_attempts():
+            await asyncio.wait([starting], timeout=RECOVER_WITHIN)
+        self.attempts.recover()
+        self._reporter.resume(self._bus)
+        self._recovered = True
+        self._say_claim()
+        await starting
+
+    async def _stop(self, loops: list[asyncio.Task[None]]) -> None:
+        self._draining = True
+        self._say_claim()
+        await self.attempts.drain(self._settings.drain)
+        for task in loops:
+            task.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+        await self._socket.stop()
+        await self._devices.close()
+        await self._reporter.flush()
+        if self._bus.up:
+            self._bus.retain(topics.STATUS, self._status_body(False), node=self.name)
+        await self._bus.stop()
+        self._memory.close()
+        self._site.close()
+        self.journal.close()
+
+    def _make_bus(self) -> Bus:
+        site = self._loaded.config.site
+        bus = Bus(
+            self._loaded.broker_address(),
+            self.identity,
+            self._site.directory,
+            site=site.name,
+            base=site.base,
+            process="n",
+            will=lambda: (topics.STATUS, {"node": self.name}, self._status_body(False)),
+            on_up=self._went_up,
+            on_down=self._site.lost,
+            on_refused=self._refused,
+        )
+        bus.subscribe(topics.COORDINATOR, self._on_presence)
+        bus.subscribe(topics.HELLO, self._on_hello)
+        bus.subscribe(topics.INBOX, self._on_inbox, node=self.name)
+        bus.subscribe(topics.STATUS, self._on_own_status, node=self.name)
+        return bus
+
+    # what we say
+
+    def _went_up(self) -> None:
+        self._bus.retain(topics.STATUS, self._status_body(True), node=self.name)
+        self._say_card()
+
+    def _status_body(self, online: bool) -> messages.Status:
+        return messages.Status(id=new_id(), online=online, boot=boot_id(), incarnation=self.journal.incarnation)
+
+    def _card_changed(self) -> None:
+        """A driver has said something of itself: a card that differs gets the next revision."""
+        revision = self._card.revision if self._card is not None else 0
+        card = self._devices.card(node=self.name, revision=revision + 1, incarnation=self.journal.incarnation)
+        if self._card is None or not cards.same(card, self._card):
+            self._card = card
+            self._say_card()
+            self._say_claim()
+
+    def _say_card(self) -> None:
+        if self._card is not None and self._bus.up:
+            try:
+                self._bus.retain(topics.CARD, messages.CardBody(id=new_id(), card=self._card), node=self.name)
+            except EdgePandaError as error:
+                log.error("the card cannot be published: %s [%s]; configure fewer devices", error, error.code)
+
+    def _say_claim(self) -> None:
+        if self._card is None or not self._recovered or not self._bus.up or not self._site.epoch:
+            return
+        self._sequence += 1
+        idle = self._draining or self._cloned
+        claim = messages.Claim(
+            id=new_id(),
+            capabilities=() if idle else cards.claimed(self._card),
+            slots=0 if idle else self._settings.slots,
+            held=self.attempts.held(),
+            sequence=self._sequence,
+            epoch=self._site.epoch,
+            stamp=stamp(self.journal.incarnation),
+        )
+        self._bus.send(topics.CLAIM, claim, node=self.name)
+
+    def _say_beat(self) -> None:
+        if self._card is None or not self._recovered or not self._bus.up or not self._site.epoch:
+            return
+        beat = messages.Beat(
+            id=new_id(),
+            stamp=stamp(self.journal.incarnation),
+            sequence=self._sequence,
+            card_revision=self._card.revision,
+            epoch=self._site.epoch,
+            held=self.attempts.held(),
+            load=round(os.getloadavg()[0], 2),
+            temperature=cpu_temperature(),
+            witness=self.journal.witness(),
+        )
+        self._bus.send(topics.BEAT, beat, node=self.name)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.beat)
+            self._say_beat()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(LEASE_LOOK if self.attempts.running else self._settings.beat)
+            self.attempts.tick()
+
+    # what we hear
+
+    def _on_presence(self, message: Message) -> None:
+        presence: messages.Presence = message.body
+        if presence.online:
+            self._meet(presence.epoch, presence.head, claim=True)
+        elif presence.epoch == self._site.epoch:
+            self._site.lost()
+
+    def _on_hello(self, message: Message) -> None:
+        if not message.retained:
+            self._meet(message.body.epoch, message.body.head, claim=True)
+
+    def _meet(self, epoch: int, head: Head, *, claim: bool) -> None:
+        async def meet() -> None:
+            known = self._site.epoch
+            if await self._site.meet(epoch, head) and (claim or known != epoch):
+                self._say_claim()
+
+        self._spawn(meet())
+
+    def _on_inbox(self, message: Message) -> None:
+        if message.retained:
+            return
+        body = message.body
+        match body:
+            case messages.Lease():
+                self._on_lease(body)
+            case messages.Permit():
+                self.journal.see(body.head)
+                self.attempts.permit(body)
+            case messages.Cancel():
+                self.attempts.cancel(body)
+            case messages.Renewed():
+                if body.stamp.incarnation == self.journal.incarnation:
+                    self.attempts.renew(body)
+            case messages.Ack():
+                self._reporter.acknowledged((*body.of, *body.unsupported), body.head)
+            case messages.Peers():
+                self._site.take_peers(body.peers)
+            case messages.Ask():
+                self._on_ask(body)
+
+    def _on_ask(self, ask: messages.Ask) -> None:
+        async def answer() -> None:
+            if await self._site.meet(ask.epoch, ask.head):
+                self._bus.retain(topics.STATUS, self._status_body(True), node=self.name)
+                self._say_card()
+                self._say_claim()
+                self._say_beat()
+
+        self._spawn(answer())
+
+    def _on_lease(self, lease: messages.Lease) -> None:
+        ours = lease.stamp.incarnation == self.journal.incarnation and lease.stamp.boot == boot_id()
+        if lease.epoch != self._site.epoch or lease.ledger != self.journal.ledger:
+            log.warning("a lease of epoch %d is ignored; we obey epoch %d", lease.epoch, self._site.epoch)
+        elif not ours:
+            self.attempts.decline_stale(lease)
+        else:
+            self.attempts.accept(lease, slots=self._settings.slots, draining=self._draining or self._cloned)
+
+    def _on_own_status(self, message: Message) -> None:
+        """A late will says that we are away; or another machine has our key."""
+        status: messages.Status = message.body
+        mine = (status.incarnation, status.boot) == (self.journal.incarnation, boot_id())
+        if mine and not status.online and not self._draining:
+            self._bus.retain(topics.STATUS, self._status_body(True), node=self.name)
+        elif not mine and status.online and not message.retained and not self._cloned:
+            self._cloned = (self.journal.incarnation, boot_id()) > (status.incarnation, status.boot)
+            log.error("another machine has this node's key (start %d); one must get a new one", status.incarnation)
+            self._say_claim()
+
+    def _refused(self, refused: Refused) -> None:
+        if refused.topic is topics.INBOX:
+            ack = messages.Ack(id=new_id(), unsupported=(refused.id,))
+            self._bus.send(topics.REPORT, ack, node=self.name)
+
+    # live output
+
+    def _output(self, task: str, attempt: int, stream: str, text: str) -> None:
+        running = self.attempts.running.get((task, attempt))
+        if running is None:
+            return
+        if not self._lines:
+            asyncio.get_running_loop().call_later(OUTPUT_EVERY, self._send_output)
+        self._lines.setdefault((task, attempt, stream), []).extend(running.output(text))
+
+    def _send_output(self) -> None:
+        lines, self._lines = self._lines, {}
+        for (task, attempt, stream), some in lines.items():
+            shown = some[:OUTPUT_MOST]
+            if len(some) > OUTPUT_MOST:
+                shown.append(f"... {len(some) - OUTPUT_MOST} more lines")
+            body = messages.Output(id=new_id(), task=task, attempt=attempt, stream=stream, lines=tuple(shown))
+            self._bus.send(topics.OUTPUT, body, node=self.name)
+
+    # the local socket
+
+    async def _status(self, _params: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "key": self.identity.kid,
+            "incarnation": self.journal.incarnation,
+            "broker": self._bus.up,
+            "broker_error": self._bus.link.last_error.as_dict() if self._bus.link.last_error else None,
+            "coordinator": bool(self._site.epoch),
+            "epoch": self._site.epoch,
+            "problem": self._site.problem.as_dict() if self._site.problem else None,
+            "journal_problem": self._reporter.problem.as_dict() if self._reporter.problem else None,
+            "running": [{"task": a.task.id, "attempt": a.number, "device": a.device} for a in self._running()],
+            "unacknowledged": len(self._reporter.unacknowledged),
+            "card": msgspec.to_builtins(self._card),
+            "dropped": dict(self._bus.counts),
+        }
+
+    def _running(self) -> list[Any]:
+        return list(self.attempts.running.values())
+
+    async def _do(self, params: dict[str, Any]) -> dict[str, Any]:
+        try:
+            call = msgspec.convert(params, DirectCall)
+        except msgspec.ValidationError as error:
+            raise EdgePandaError(str(error), code="malformed", where="do params") from error
+        if self._draining:
+            raise EdgePandaError("this node is ending", code="draining")
+        thing = self._devices.things.get(call.device)
+        own = thing is not None and thing.capability
+        task = Task(
+            id=call.id or new_id(),
+            capability=call.device if own or thing is None else f"{thing.driver}.{call.action}",
+            args=call.args,
+            device=None if own else call.device,
+            node=self.name,
+            goal=call.goal,
+            criteria=call.criteria,
+            limits=Limits(timeout=call.timeout),
+            by=self.name,
+            door="local",
+        )
+        result = await self.attempts.direct(task, call.action)
+        return {"task": task.id, "result": msgspec.to_builtins(result)}
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+def node_key_path(loaded: Loaded) -> Path:
+    """Where the node's private key is."""
+    return loaded.keys_dir / "node.key"
+
+
+def node_name(loaded: Loaded, identity: Identity) -> str:
+    """The configured name, or the host's name and four characters of the key."""
+    configured = loaded.require_node().name
+    host = "".join(c if c.isalnum() else "-" for c in os.uname().nodename.split(".")[0].lower())
+    return configured or f"{host[:27] or 'node'}-{identity.kid[:4]}"
+
+
+def socket_path(loaded: Loaded) -> Path:
+    """Where the local socket is."""
+    return loaded.run_dir / "node.sock"
+
+
+def cpu_temperature() -> float | None:
+    """Degrees Celsius of the first thermal zone, if there is one."""
+    try:
+        return round(int(Path("/sys/class/thermal/thermal_zone0/temp").read_text()) / 1000, 1)
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,86 @@
+"""What a node believes of its site: which coordinator it obeys, and who the peers are."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import msgspec
+from tinydb.table import Document
+
+from edgepanda.documents import Documents
+from edgepanda.errors import EdgePandaError
+from edgepanda.model.head import Head
+from edgepanda.node.journal import Journal
+from edgepanda.trust.peers import Directory, PeerList, check_list
+
+log = logging.getLogger("edgepanda.node")
+
+
+class Site:
+    """Checks coordinators against what this node has seen before, and lists of peers against the last one."""
+
+    def __init__(self, path: Path, *, name: str, key: bytes, journal: Journal) -> None:
+        self._documents = Documents(path, exclusive=True)
+        self._name, self._key, self._journal = name, key, journal
+        self.directory = Directory(key)
+        self.epoch = 0  # of the coordinator that we obey now; 0: none
+        self.problem: EdgePandaError | None = None  # why we obey none
+        stored = self._documents.table("peers").get(doc_id=1)
+        self._peers = msgspec.convert(dict(stored), PeerList) if stored else None
+        self.directory.replace(self._peers)
+
+    async def meet(self, epoch: int, head: Head) -> bool:
+        """A coordinator of this ledger and epoch speaks. True if we obey it from now on.
+
+        Refused: another ledger than the accepted one, a lower epoch, a ledger that lacks what we have seen of it.
+        """
+        try:
+            await self._journal.note_coordinator(head.ledger, epoch)
+            self._check_height(head)
+        except EdgePandaError as error:
+            if error.code in ("ledger_foreign", "epoch_stale", "ledger_behind"):
+                self._refuse(error)
+                return False
+            log.error("the coordinator's epoch cannot be kept: %s [%s]", error, error.code)
+        self.problem = None
+        self.epoch = epoch
+        return True
+
+    def lost(self) -> None:
+        """The coordinator is away."""
+        self.epoch = 0
+
+    def _refuse(self, error: EdgePandaError) -> None:
+        if error.code == "epoch_stale" and self.epoch:
+            return  # an old message, or an older coordinator beside the one that we obey
+        if self.problem is None or self.problem.code != error.code:
+            log.error("this coordinator is not obeyed: %s [%s]", error, error.code)
+        self.problem, self.epoch = error, 0
+
+    def _check_height(self, head: Head) -> None:
+        witness = self._journal.witness(head.ledger)
+        if witness is not None and head.height < witness.height:
+            raise EdgePandaError(
+                f"its ledger has {head.height} entries, this node has seen {witness.height}",
+                code="ledger_behind",
+                cure="an older copy was brought back: bring back the newest, or have an operator accept this one",
+            )
+
+    def take_peers(self, peers: PeerList) -> None:
+        """The site's list of peers, if it may replace ours. A refused one is logged."""
+        try:
+            accepted = check_list(peers, site=self._name, site_key=self._key, known=self._peers)
+        except EdgePandaError as error:
+            log.warning("a list of peers is refused: %s [%s]", error, error.code)
+            return
+        self._peers = accepted
+        self.directory.replace(accepted)
+        try:
+            self._documents.table("peers").upsert(Document(msgspec.to_builtins(accepted), doc_id=1))
+        except EdgePandaError as error:
+            log.error("the list of peers cannot be kept: %s [%s]", error, error.code)
+
+    def close(self) -> None:
+        """Give up the right to write."""
+        self._documents.close()
