@@ -56,8 +56,8 @@ class Driver:
     version: ClassVar[str] = "1"
     remembers: ClassVar[bool] = False
     attaches: ClassVar[bool] = False
-    ends_within: ClassVar[float] = 2.0
-    """Seconds that a cancelled call may take to end once it noticed."""
+    ends_within: float = 2.0
+    """Seconds that a cancelled call may take to end once it noticed; `open` may set it for its device."""
     Config: ClassVar[type[msgspec.Struct]] = NoConfig
 
     _bound: ClassVar[dict[str, Bound]] = {}

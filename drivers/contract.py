@@ -187,7 +187,10 @@ class Answer(Value, frozen=True):
 
 
 class CallResult(Value, frozen=True):
-    """How a call ended, with what shows it; `artifacts` are files by `path` relative to the work directory."""
+    """How a call ended, with what shows it; `artifacts` are files by `path` relative to the work directory.
+
+    `reason` is a stable word for why it failed, where the driver has one.
+    """
 
     outcome: Outcome
     value: Any = None
@@ -195,6 +198,7 @@ class CallResult(Value, frozen=True):
     answers: tuple[Answer, ...] = ()
     artifacts: tuple[dict[str, Any], ...] = ()
     narrative: str = ""
+    reason: str = ""
 
 
 class Progress(Value, frozen=True):

@@ -59,17 +59,24 @@ def send_signal(record: PidRecord, number: signal.Signals, *, group: bool = Fals
     return False
 
 
-def write_json(path: Path, value: object) -> None:
-    """Writes a small JSON file so that after a power cut it is there whole or not at all."""
+def write_json(path: Path, value: object, *, sync: bool = True) -> None:
+    """Writes a small JSON file that others see whole or not at all; with `sync` also after a power cut."""
     temporary = path.with_name(f".{path.name}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, json.dumps(value).encode())
-        os.fsync(descriptor)
+        if sync:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
     temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    if sync:
+        sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Makes the names in a folder survive a power cut."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:

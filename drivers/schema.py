@@ -32,6 +32,8 @@ class Bound(msgspec.Struct, frozen=True):
     method: Callable[..., Any]
     spec: ActionSpec
     args: type[msgspec.Struct]
+    free: bool = False
+    """The method takes `**arguments` of any name and checks them itself."""
 
     def check(self, args: dict[str, Any]) -> dict[str, Any]:
         """The typed arguments of a call.
@@ -39,6 +41,8 @@ class Bound(msgspec.Struct, frozen=True):
         Raises:
             DriverError: `invalid_args`, naming the argument.
         """
+        if self.free:
+            return args
         try:
             typed = msgspec.convert(args, self.args, strict=True)
         except (msgspec.ValidationError, ValueError) as error:
@@ -57,13 +61,18 @@ def bind(method: Callable[..., Any], options: dict[str, Any], units: dict[str, s
     """
     hints = typing.get_type_hints(method, include_extras=True)
     fields: list[Any] = []
+    free = False
     for parameter in list(inspect.signature(method).parameters.values())[2:]:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            free = True
+            continue
         if parameter.name not in hints:
             raise TypeError(f"{method.__qualname__}: the argument {parameter.name} has no annotation")
         default = () if parameter.default is parameter.empty else (parameter.default,)
         fields.append((parameter.name, hints[parameter.name], *default))
     args = msgspec.defstruct(method.__name__, fields, kw_only=True, frozen=True, forbid_unknown_fields=True)
     schema = no_args() | struct_schema(args)
+    schema["additionalProperties"] = free
     for name, unit in units.items():
         if name not in schema["properties"]:
             raise TypeError(f"{method.__qualname__}: a unit is given for {name}, which is no argument")
@@ -74,7 +83,7 @@ def bind(method: Callable[..., Any], options: dict[str, Any], units: dict[str, s
         returns=_returns(returns or hints.get("return")),
         **options,
     )
-    return Bound(method, spec, args)
+    return Bound(method, spec, args, free)
 
 
 def _returns(hint: Any) -> JsonSchema | None:

@@ -56,7 +56,7 @@ class Worker:
         """
         if len(self.calls) >= MAX_WAITING:
             raise DriverError(f"{MAX_WAITING} calls wait for this device", code="busy", where=params.device)
-        context = Context(request, params, self._type.ends_within, self._send)
+        context = Context(request, params, (self._device or self._type).ends_within, self._send)
         self.calls[request] = context
         self._tasks.put(lambda: self._call(request, context, params))
 
