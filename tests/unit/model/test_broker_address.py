@@ -73,7 +73,9 @@ def test_what_is_wrong_is_said_without_secrets(url):
 @given(st.text(max_size=40))
 def test_no_text_makes_anything_else_than_an_address_or_an_error_with_a_code(text):
     for url in (text, "mqtt://" + text):
+        code = "invalid_broker"
         try:
             parse_broker(url)
         except EdgePandaError as error:
-            assert error.code == "invalid_broker"
+            code = error.code
+        assert code == "invalid_broker"

@@ -165,11 +165,13 @@ class Site(RuleBasedStateMachine):
 
     def happen(self, event: Happening) -> bool:
         """Apply it; False when the table refuses. Checks what holds for each single change."""
-        before = self.task
+        before, refusal = self.task, ""
         try:
             self.task = step(before, event)
         except StateError as error:
-            assert error.code in ("invalid_state", "fence_retired")
+            refusal = error.code
+        if refusal:
+            assert refusal in ("invalid_state", "fence_retired")
             return False
         after = self.task
         assert before.state not in ENDED
