@@ -129,5 +129,7 @@ class Context:
 
 
 def stop_error(reason: StopReason) -> DriverError:
-    """The error of a call that stopped for this reason."""
-    return DriverError(_TEXT[reason], code="timeout" if reason == "deadline" else "cancelled")
+    """The error of a call that stopped for this reason, which stands in `details` too."""
+    return DriverError(
+        _TEXT[reason], code="timeout" if reason == "deadline" else "cancelled", details={"reason": reason}
+    )

@@ -38,38 +38,21 @@ from edgepanda.drivers.contract import (
     SafeParams,
     State,
 )
+from edgepanda.node.host_calls import Calls, OnProgress, Running
 from edgepanda.node.host_lock import lock_path, take_lock
 from edgepanda.node.host_process import HostProcess, decode_result
 
 REQUEST_WITHIN = 10.0
 """Seconds for describe, probe, open and close."""
 
-DEADLINE_SLACK = 0.25
-"""Seconds past its deadline after which a call that its host did not end is cancelled from here."""
-
 BACKOFF_FIRST, BACKOFF_MOST, STEADY_AFTER = 0.5, 30.0, 30.0
 """Seconds: the second restart waits the first, doubled up to the most; a host that lived the third starts anew at 0."""
 
 log = logging.getLogger("edgepanda.node.hosts")
 
-OnProgress = Callable[[float | None, str], None]
 OnState = Callable[[str, dict[str, Any]], None]
 OnEvent = Callable[[str, str, Any], None]
 OnOutput = Callable[[str, int, str, str], None]
-
-
-class _Running:
-    """A call that has not been answered."""
-
-    __slots__ = ("ends", "future", "id", "on_progress", "params", "timer")
-
-    def __init__(self, params: CallParams, on_progress: OnProgress | None, loop: asyncio.AbstractEventLoop) -> None:
-        self.params = params
-        self.on_progress = on_progress
-        self.ends = loop.time() + params.deadline_ms / 1000
-        self.future: asyncio.Future[msgspec.Raw] = loop.create_future()
-        self.id = 0
-        self.timer: asyncio.TimerHandle | None = None
 
 
 class Host:
@@ -101,10 +84,9 @@ class Host:
         self._process: HostProcess | None = None
         self._description: Description | None = None
         self._devices: dict[str, OpenParams] = {}
-        self._calls: dict[int, _Running] = {}
+        self._calls = Calls(self._overdue)
         self._ready = asyncio.Event()
         self._hung = False
-        self._closing = False
         self._watch: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._notices: dict[str, tuple[Callable[[Any], None], msgspec.json.Decoder[Any]]] = {
@@ -198,8 +180,8 @@ class Host:
         params = CallParams(
             device, action, int(timeout * 1000), args, task, attempt, str(work), goal, constraints, criteria
         )
-        running = _Running(params, on_progress, asyncio.get_running_loop())
-        self._send(process, running)
+        running = Running(params, on_progress)
+        self._calls.send(process, running)
         raw = await running.future
         result: CallResult = decode_result(raw, CallResult, f"{device}.{action}")
         return result
@@ -210,7 +192,7 @@ class Host:
         Returns when the driver has taken notice (True), or at once when no such call runs (False). The call itself
         then raises `cancelled`, or gives its result if that was faster.
         """
-        found = [r for r in self._calls.values() if (r.params.task, r.params.attempt) == (task, attempt)]
+        found = self._calls.of(task, attempt)
         for running in found:
             await self._stop(running)
         return bool(found)
@@ -238,7 +220,6 @@ class Host:
 
     async def close(self) -> None:
         """Ends the host: end of input (safe, then exit), then SIGTERM, then SIGKILL. May be called twice."""
-        self._closing = True
         if self._watch is not None:
             self._watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -246,7 +227,7 @@ class Host:
         for task in list(self._tasks):
             task.cancel()
         await self._end_process()
-        self._fail_calls("the driver host was closed")
+        self._calls.fail("the driver host was closed")
 
     # Starting and restarting.
 
@@ -277,7 +258,7 @@ class Host:
             delay = 0.0 if time.monotonic() - began > STEADY_AFTER else delay
             self._forget_moving()
             if self._hung or not self._attaches:
-                self._fail_calls("the host died; what the call had done is not known")
+                self._calls.fail("the host died; what the call had done is not known")
             self.restarts += 1
             self.problem = f"the driver host ended; it is started again in {delay:g} s"
             log.warning("%s: %s", self.driver, self.problem)
@@ -289,7 +270,7 @@ class Host:
         try:
             await self._spawn()
             await self._reopen()
-        except DriverError as error:
+        except Exception as error:  # whatever it is, the next try comes
             self.problem = str(error)
             log.warning("%s: the driver host does not start: %s", self.driver, error)
             if self._process is not None:
@@ -312,9 +293,7 @@ class Host:
         if self._hung or not self._attaches:
             await process.request("safe", SafeParams(), EXIT_WITHIN)
         self._hung = False
-        resumed, self._calls = list(self._calls.values()), {}
-        for running in resumed:
-            self._send(process, running)
+        self._calls.send_again(process)
 
     @property
     def _attaches(self) -> bool:
@@ -344,81 +323,39 @@ class Host:
             step()
             await asyncio.wait([process.exited], timeout=seconds)
 
-    # Calls.
+    # Cancels and deadlines.
 
-    def _send(self, process: HostProcess, running: _Running) -> None:
-        loop = asyncio.get_running_loop()
-        left = max(0.0, running.ends - loop.time())
-        params = running.params
-        if running.id:
-            params = msgspec.structs.replace(params, deadline_ms=int(left * 1000))
-        running.id, answer = process.send("call", params)
-        call = running.id
-        self._calls[call] = running
-        running.timer = loop.call_later(left + DEADLINE_SLACK, self._overdue, running)
-        answer.add_done_callback(lambda done: self._answered(call, done))
-
-    def _answered(self, call: int, answer: asyncio.Future[msgspec.Raw]) -> None:
-        running = self._calls.get(call)
-        if running is None or answer.cancelled():
-            return
-        error = answer.exception()
-        if error is not None and self._process is not None and not self._process.alive:
-            return  # the host died: `_keep_alive` fails the call or sends it again
-        self._finish(running, error, None if error else answer.result())
-
-    def _finish(self, running: _Running, error: BaseException | None, raw: msgspec.Raw | None) -> None:
-        self._calls.pop(running.id, None)
-        if running.timer is not None:
-            running.timer.cancel()
-        if running.future.done():
-            return
-        if error is not None:
-            running.future.set_exception(error)
-            running.future.exception()
-        elif raw is not None:
-            running.future.set_result(raw)
-
-    def _fail_calls(self, text: str) -> None:
-        for running in list(self._calls.values()):
-            where = f"{running.params.device}.{running.params.action}"
-            self._finish(running, DriverError(text, where=where, details={"unknown": True}), None)
-
-    def _overdue(self, running: _Running) -> None:
+    def _overdue(self, running: Running) -> None:
         task = asyncio.create_task(self._stop(running))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _stop(self, running: _Running) -> None:
+    async def _stop(self, running: Running) -> None:
         process, call = self._process, running.id
-        if process is None or call not in self._calls:
+        if process is None or self._calls.get(call) is None:
             return
         try:
             raw = await process.request("cancel", CancelParams(call), CANCEL_WITHIN)
             within = decode_result(raw, CancelResult, self.driver).within_ms / 1000
         except DriverError:
-            if call in self._calls:
+            if self._calls.get(call) is not None:
                 self._kill(process, "it did not answer `cancel` in time")
             return
-        if call in self._calls and running.timer is not None:
-            running.timer.cancel()
-            running.timer = asyncio.get_running_loop().call_later(
-                within + DEADLINE_SLACK, self._kill, process, "a cancelled call did not end in time", call
-            )
+        self._calls.end_within(running, within, lambda: self._kill(process, "a cancelled call did not end in time"))
 
-    def _kill(self, process: HostProcess, reason: str, call: int | None = None) -> None:
-        if process is not self._process or (call is not None and call not in self._calls):
+    def _kill(self, process: HostProcess, reason: str) -> None:
+        if process is not self._process or not process.alive:
             return
         log.error("%s: the host is killed: %s", self.driver, reason)
         self._hung = True
         self._ready.clear()
-        self._fail_calls(f"the host was killed: {reason}; what the call had done is not known")
+        self._calls.fail(f"the host was killed: {reason}; what the call had done is not known")
         process.kill()
 
     # What hosts tell.
 
     def _forget_moving(self) -> None:
-        for running in self._calls.values():
+        for running in self._calls.all():
             params = self._devices.get(running.params.device)
             if params is not None:
                 self._devices[params.device] = msgspec.structs.replace(params, known=None)
