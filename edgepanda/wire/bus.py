@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -69,6 +70,7 @@ class _Pending:
         self.due = due
 
 
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _head = msgspec.json.Decoder(_Head).decode
 _encode = msgspec.json.Encoder().encode
 _decoders = {name: msgspec.json.Decoder(kind).decode for name, kind in messages.ALL.items()}
@@ -297,6 +299,8 @@ class Bus:
                 code="not_allowed",
                 where=found.topic.pattern,
             )
+        if not _is_plain(bytes(raw)):
+            raise EnvelopeError(f"{head.type}: too deeply nested, or a number too large", where=found.topic.pattern)
         try:
             body: messages.Body = decode(raw)
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -309,6 +313,16 @@ class Bus:
         if key not in self._logged and len(self._logged) < MOST_LOGGED:
             self._logged.add(key)
             log.warning("dropped a message of %s: %s [%s]", sender, error, error.code)
+
+
+def _is_plain(raw: bytes) -> bool:
+    """As `envelope.plain`, and looks closely only where something could be wrong."""
+    if raw.count(b"[") + raw.count(b"{") <= envelope.DEEPEST and _LONG_NUMBER.search(raw) is None:
+        return True
+    try:
+        return envelope.plain(msgspec.json.decode(raw))
+    except (msgspec.MsgspecError, RecursionError):
+        return False
 
 
 def _encoded(body: messages.Body) -> bytes:

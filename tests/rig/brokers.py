@@ -234,10 +234,12 @@ class Mosquitto(Process):
     def _write_files(self, folder: Path, program: str) -> None:
         _write_secret(folder / "acl", self._acl)
         if self._users:
-            _write_secret(folder / "passwords", "".join(f"{n}:{p}\n" for n, p in self._users.items()))
-            hasher = Path(program).with_name("mosquitto_passwd")
-            found = str(hasher) if hasher.exists() else "mosquitto_passwd"
-            subprocess.run([found, "-U", str(folder / "passwords")], check=True, capture_output=True)
+            _write_secret(folder / "passwords", "")
+            beside = Path(program).with_name("mosquitto_passwd")
+            hasher = str(beside) if beside.exists() else "mosquitto_passwd"  # Debian: in /usr/bin
+            for name, password in self._users.items():
+                command = [hasher, "-b", str(folder / "passwords"), name, password]
+                subprocess.run(command, check=True, capture_output=True)
         if self._authority is not None:
             certificate, key = self._authority.issue(self._certified)
             (folder / "ca.pem").write_text(self._authority.certificate)
