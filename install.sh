@@ -59,6 +59,7 @@ main() {
     parse "$@"
     shift "$consumed"
     cd "$here"
+    case "$goal ${1-}" in 'test -h' | 'test --help') exec "$here/tests/run" --help ;; esac
     lock
     set_up "$@"
     unlock
@@ -113,7 +114,7 @@ set_up() { # the goal's arguments
     state=$(environment_state)
     [ "$state" != foreign ] ||
         fail $EXIT_USAGE "$environment exists and is not of this script's making: remove it, or choose another folder with --env DIR"
-    [ "$state" = ready ] || find_python
+    case $state in new | stale) find_python ;; esac
     missing=$(missing_packages "$state" "$@")
     if [ -z "$missing" ] && [ "$state" = ready ]; then return 0; fi
     announce "$missing" "$state"
@@ -146,7 +147,7 @@ has_program() { PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null; }
 
 missing_packages() { # state of the environment, the goal's arguments: the Debian packages still needed, in one line
     local missing=()
-    [ "$1" = ready ] || has_venv || missing+=(python3-venv)
+    case $1 in new | stale) has_venv || missing+=(python3-venv) ;; esac
     shift
     if [ "$goal" = test ]; then
         has_program mosquitto || missing+=(mosquitto)
@@ -154,6 +155,7 @@ missing_packages() { # state of the environment, the goal's arguments: the Debia
         case " $* " in *' containers '*)
             has_program mmdebstrap || missing+=(mmdebstrap)
             has_program systemd-nspawn || missing+=(systemd-container)
+            has_program git || missing+=(git)
             ;;
         esac
     fi

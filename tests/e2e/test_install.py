@@ -94,8 +94,8 @@ def bare(tmp_path: Path) -> Newcomer:
     clone, programs = tmp_path / "a clone", tmp_path / "bin"
     (clone / "tests").mkdir(parents=True)
     programs.mkdir()
-    for name in ("install.sh", "setup.cfg"):
-        shutil.copy(ROOT / name, clone)
+    for name in ("install.sh", "setup.cfg", "tests/run"):
+        shutil.copy(ROOT / name, clone / name)
     for tool in TOOLS:
         (programs / tool).symlink_to(shutil.which(tool) or f"/bin/{tool}")
     return Newcomer(clone, programs, tmp_path / "notes")
@@ -113,6 +113,9 @@ def test_help_and_wrong_usage_touch_nothing(newcomer: Newcomer) -> None:
     assert told.returncode == 0
     assert "demo" in told.stdout
     assert "Exit codes" in told.stdout
+    parts = newcomer.install("test", "--help")
+    assert (parts.returncode, parts.stderr) == (0, "")
+    assert "faults" in parts.stdout
     for wrong in ([], ["dmeo"], ["--env"]):
         assert newcomer.install(*wrong).returncode == USAGE
     assert newcomer.taken() == []
