@@ -500,11 +500,37 @@ async def test_user_and_password():
         assert await refusal(parse_broker(f"mqtt://panda:{quote(WORD, safe='')}@127.0.0.1:{broker.port}")) == ""
 
 
-async def test_a_subscription_that_the_access_list_forbids():
-    with Mosquitto(users={"panda": WORD}, acl="user panda\ntopic readwrite mine/#\n") as broker:
+async def test_an_access_list_keeps_others_topics_away(base):
+    """Mosquitto takes any subscription, and then brings only what the list allows."""
+    allowed = f"user panda\ntopic readwrite {base}/v1/site/events\n"
+    with Mosquitto(users={"panda": WORD}, acl=allowed) as broker:
         address = msgspec.structs.replace(parse_broker(broker.url), username="panda", password=WORD)
-        assert await refusal(address, "mine") == ""
-        assert await refusal(address, "yours") == "broker_refused"
+        async with (
+            seated(address, OPERATOR, base, topics.EVENTS, topics.COORDINATOR, process="x") as listener,
+            seated(address, SITE, base, process="c") as site,
+        ):
+            site.bus.send(topics.COORDINATOR, event("forbidden"))
+            site.bus.send(topics.EVENTS, event("allowed"))
+            assert (await listener.next()).body.id == "allowed"
+            assert not listener.bus.counts
+
+
+async def test_a_broker_that_refuses_a_subscription():
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await packet(reader)
+        writer.write(b"\x20\x02\x00\x00")
+        subscribe = await packet(reader)
+        writer.write(b"\x90\x03" + subscribe[:2] + b"\x80")
+        await reader.read()
+        writer.close()
+
+    async def packet(reader: asyncio.StreamReader) -> bytes:
+        _, size = await reader.readexactly(2)
+        return await reader.readexactly(size)
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert await refusal(parse_broker(f"mqtt://127.0.0.1:{port}")) == "broker_refused"
 
 
 async def test_tls(tmp_path: Path):
