@@ -15,7 +15,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 from tinydb import TinyDB
@@ -31,7 +31,8 @@ MAX_BYTES = 16 * 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
-Tables = dict[str, dict[int, dict[str, Any]]]
+DocumentKey = Annotated[str, msgspec.Meta(pattern="^[0-9]+$")]  # TinyDB looks them up as text
+Tables = dict[str, dict[DocumentKey, dict[str, Any]]]
 
 
 class _File(msgspec.Struct):

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tinydb import where
+from tinydb.table import Document
 
 from edgepanda import documents as module
 from edgepanda.documents import DocumentError, Documents
@@ -273,3 +274,10 @@ def test_a_file_system_without_hard_links_works(path: Path, monkeypatch: pytest.
     put(path, "shed", "attic")
     path.write_bytes(b"")
     assert names(path) == ["shed"]
+
+
+def test_a_document_is_found_by_its_number_after_reopening(tmp_path: Path) -> None:
+    with Documents(tmp_path / "d.json", exclusive=True) as documents:
+        documents.table("t").upsert(Document({"a": 1}, doc_id=7))
+    with Documents(tmp_path / "d.json") as documents:
+        assert documents.table("t").get(doc_id=7) == {"a": 1}
