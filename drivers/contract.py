@@ -6,7 +6,7 @@ ignored, so that a newer driver works with an older node. Nothing in here does I
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 import msgspec
 
@@ -168,7 +168,7 @@ class CallParams(Value, frozen=True):
 
     device: str
     action: str
-    deadline_ms: int
+    deadline_ms: Annotated[int, msgspec.Meta(ge=0, le=10**11, extra_json_schema={"unit": "ms"})]
     args: dict[str, Any] = {}
     task: str = ""
     attempt: int = 0

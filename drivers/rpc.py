@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from edgepanda.drivers.contract import DRIVER_ERROR, MAX_LINE, DriverError
+
+MAX_ID = 2**53
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -14,7 +16,7 @@ class Request(msgspec.Struct, frozen=True):
 
     method: str
     params: msgspec.Raw = msgspec.Raw(b"{}")
-    id: int | None = None
+    id: Annotated[int, msgspec.Meta(ge=0, le=MAX_ID)] | None = None
     jsonrpc: Literal["2.0"] = "2.0"
 
 

@@ -11,6 +11,7 @@ import time
 from typing import Annotated, Any
 
 import msgspec
+
 from edgepanda.drivers.base import Driver, action
 from edgepanda.drivers.context import Context
 from edgepanda.drivers.contract import CallResult
