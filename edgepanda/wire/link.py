@@ -12,6 +12,7 @@ import logging
 import random
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -128,7 +129,7 @@ class Link:
         try:
             client = self._make_client()
             self._client = client
-            await asyncio.to_thread(client.connect, self._address.host, self._address.port, KEEPALIVE)
+            await self._connect(client)
         except EdgePandaError as error:
             return error
         except ssl.SSLError as error:
@@ -157,6 +158,30 @@ class Link:
         finally:
             ticker.cancel()
             self._drop()
+
+    async def _connect(self, client: mqtt.Client) -> None:
+        """Off the loop, and on a thread that nobody waits for: a program may end while a host does not answer."""
+        done = self._loop.create_future()
+
+        def finish(error: Exception | None) -> None:
+            if done.done():
+                client._sock_close()  # nobody wants it any more
+            elif error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        def run() -> None:
+            failure = None
+            try:
+                client.connect(self._address.host, self._address.port, KEEPALIVE)
+            except Exception as error:
+                failure = error
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(finish, failure)
+
+        threading.Thread(target=run, name="edgepanda-connect", daemon=True).start()
+        await done
 
     def _went_up(self) -> None:
         self.up = True
@@ -291,12 +316,16 @@ class Link:
         client, self._client = self._client, None
         was_up, self.up = self.up, False
         if client is not None:
-            client.on_socket_register_write = None
+            client.on_socket_register_write = _ignore  # with none, paho would write by itself
             client.on_disconnect = None
             with contextlib.suppress(OSError):
                 client._sock_close()
         if was_up:
             _guarded(self._on_down)
+
+
+def _ignore(_client: Any, _data: Any, _sock: Any) -> None:
+    """Nobody writes on a connection that is given up."""
 
 
 def _guarded(tell: Callable[[], None]) -> None:

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -584,6 +585,20 @@ async def test_a_broker_that_takes_the_connection_and_says_nothing(monkeypatch, 
     monkeypatch.setattr(link_module, "CONNECT_WITHIN", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert await refusal(parse_broker(f"{scheme}://127.0.0.1:{silent.getsockname()[1]}")) == "broker_unreachable"
+
+
+def test_a_program_ends_at_once_though_a_host_does_not_answer():
+    async def main(port: int) -> None:
+        async with seated(parse_broker(f"mqtts://127.0.0.1:{port}"), NODE, "edgepanda", await_up=False):
+            accepted.append((await asyncio.get_running_loop().sock_accept(silent))[0])
+
+    accepted: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        began = time.monotonic()
+        asyncio.run(main(silent.getsockname()[1]))
+        assert time.monotonic() - began < link_module.CONNECT_WITHIN / 2
+        accepted[0].close()
 
 
 async def test_something_else_listens_there():
