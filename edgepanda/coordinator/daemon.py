@@ -12,7 +12,7 @@ from edgepanda.coordinator.book import Book, Live
 from edgepanda.coordinator.fleet import Fleet, Node
 from edgepanda.coordinator.leases import MARGIN, Leases
 from edgepanda.coordinator.ledger import Ledger
-from edgepanda.coordinator.moment import now
+from edgepanda.coordinator.moment import Clock
 from edgepanda.coordinator.peers import PeersFile
 from edgepanda.coordinator.record import Record
 from edgepanda.coordinator.reports import Reports
@@ -30,6 +30,7 @@ from edgepanda.wire.topics import Topic
 log = logging.getLogger("edgepanda.coordinator")
 
 TICK = 1.0  # seconds between looks at leases and limits, while anything lives
+LEISURE = 0.005  # seconds that acknowledgements and events wait for company: nobody's work waits for them
 ASK_AGAIN = 5.0  # seconds before a node is asked again for what we lack
 YIELD = 2.0  # seconds that a coordinator which claims to live gets to show that it does
 
@@ -54,6 +55,7 @@ class Coordinator:
         self._loaded = loaded
         self._tick: asyncio.TimerHandle | None = None
         self._acks: dict[str, list[str]] = {}
+        self._events: list[messages.Event] = []
         self._serving = False
         self._rival: messages.Presence | None = None
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -72,6 +74,8 @@ class Coordinator:
         if self._tick is not None:
             self._tick.cancel()
         await self.book.close()
+        self._send_acks()
+        self._send_events()
         if self._serving and self.bus.up:
             self.bus.retain(topics.COORDINATOR, self._presence(False))
         await self.bus.stop()
@@ -95,6 +99,7 @@ class Coordinator:
         )
         self.book = Book(self.ledger, publish=self._publish, on_change=self._changed, on_reload=self._reloaded)
         self.leases = Leases(self.book, self.fleet, ttl=self._settings.lease_ttl, clock=boottime, send=self._to_node)
+        now = Clock()
         self.reports = Reports(self.book, self.leases, clock=now, send=self._to_node, acknowledge=self._acknowledge)
         self.requests = Requests(
             self.book,
@@ -239,7 +244,7 @@ class Coordinator:
 
     def _acknowledge(self, node: str, report_id: str) -> None:
         if not self._acks:
-            asyncio.get_running_loop().call_soon(self._send_acks)
+            asyncio.get_running_loop().call_later(LEISURE, self._send_acks)
         self._acks.setdefault(node, []).append(report_id)
 
     def _send_acks(self) -> None:
@@ -272,6 +277,12 @@ class Coordinator:
                 self._to_node(peer.name, messages.Peers(id=new_id(), peers=self.peers.list), False)
 
     def _publish(self, events: list[messages.Event]) -> None:
+        if not self._events:
+            asyncio.get_running_loop().call_later(LEISURE, self._send_events)
+        self._events += events
+
+    def _send_events(self) -> None:
+        events, self._events = self._events, []
         for event in events:
             self.bus.send(topics.EVENTS, event)
 

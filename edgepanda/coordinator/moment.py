@@ -33,6 +33,16 @@ def clock_synchronised() -> bool:
     return result >= 0 and not timex.status & _UNSYNCHRONISED
 
 
-def now() -> Now:
-    """This moment."""
-    return Now(boottime=boottime(), boot=boot_id(), wall=time.time(), synchronised=clock_synchronised())
+class Clock:
+    """Gives moments; asks the kernel about synchronisation at most once a second."""
+
+    def __init__(self) -> None:
+        self._asked_at = float("-inf")
+        self._synchronised = False
+
+    def __call__(self) -> Now:
+        """This moment."""
+        moment = boottime()
+        if moment - self._asked_at > 1.0:
+            self._asked_at, self._synchronised = moment, clock_synchronised()
+        return Now(boottime=moment, boot=boot_id(), wall=time.time(), synchronised=self._synchronised)

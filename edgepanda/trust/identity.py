@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
 import os
 from pathlib import Path
@@ -20,6 +21,7 @@ class KeyFileError(EdgePandaError):
     code = "key_unreadable"
 
 
+@functools.lru_cache(maxsize=4096)
 def key_id(public: bytes) -> str:
     """16 characters of `a-z 2-7`, made from the public key: names the key on the wire and in client ids."""
     return base64.b32encode(hashlib.sha256(public).digest()[:10]).decode().lower()
@@ -30,6 +32,7 @@ def encode_key(public: bytes) -> str:
     return "ed25519:" + base64.urlsafe_b64encode(public).rstrip(b"=").decode()
 
 
+@functools.lru_cache(maxsize=4096)
 def decode_key(text: str) -> bytes:
     """The 32 bytes behind `encode_key`. Raises `EdgePandaError` (`invalid_key`)."""
     try:

@@ -99,6 +99,11 @@ class Link:
             return False
         return self._client.publish(topic, payload, qos=qos, retain=retain).rc == mqtt.MQTT_ERR_SUCCESS
 
+    def write_now(self) -> None:
+        """Give what was published to the socket without waiting for the next turn of the loop."""
+        if self.up:
+            self._write()
+
     async def flush(self, timeout: float = 2.0) -> None:
         """Wait until all that was published is written, and acknowledged by the broker where it will be."""
         with contextlib.suppress(TimeoutError):

@@ -25,6 +25,7 @@ class Topic(msgspec.Struct, frozen=True):
     qos: int
     retain: bool
     says: Says  # body type: roles that may sign it
+    urgent: bool = False  # of what is said in one turn of the loop, this goes first
 
     def at(self, **names: str) -> str:
         """The topic below the base, for these names."""
@@ -36,24 +37,28 @@ class Topic(msgspec.Struct, frozen=True):
         return PREFIX + self.pattern.format(node="+", client="+")
 
 
-def _topic(pattern: str, *, qos: int = 1, retain: bool = False, says: Mapping[str, frozenset[Role]]) -> Topic:
-    return Topic(pattern, qos, retain, dict(says))
+def _topic(
+    pattern: str, *, qos: int = 1, retain: bool = False, says: Mapping[str, frozenset[Role]], urgent: bool = False
+) -> Topic:
+    return Topic(pattern, qos, retain, dict(says), urgent)
 
 
+# QoS 0 where the application repeats a body until it is answered: the broker's own acknowledgement would add a packet
+# each way and promise nothing that the repetition does not (docs/decisions/wire.md).
 _REPORTS = ("accepted", "declined", "starting", "started", "progress", "finished", "interrupted", "ack")
 _INBOX = ("lease", "renewed", "permit", "cancel", "peers", "ask", "ack")
 
 COORDINATOR = _topic("site/coordinator", retain=True, says={"presence": SITE})
 HELLO = _topic("site/hello", says={"hello": SITE})
-REQUEST = _topic("site/request", says={"request": ASKERS})
+REQUEST = _topic("site/request", qos=0, says={"request": ASKERS})
 EVENTS = _topic("site/events", says={"event": SITE})
-REPLY = _topic("clients/{client}/reply", says={"reply": SITE, "ack": SITE})
+REPLY = _topic("clients/{client}/reply", qos=0, says={"reply": SITE, "ack": SITE})
 CARD = _topic("nodes/{node}/card", retain=True, says={"card": NODE})
 STATUS = _topic("nodes/{node}/status", retain=True, says={"status": NODE})
 BEAT = _topic("nodes/{node}/beat", says={"beat": NODE})
 CLAIM = _topic("nodes/{node}/claim", says={"claim": NODE})
-REPORT = _topic("nodes/{node}/report", says=dict.fromkeys(_REPORTS, NODE))
-INBOX = _topic("nodes/{node}/inbox", says=dict.fromkeys(_INBOX, SITE))
+REPORT = _topic("nodes/{node}/report", qos=0, says=dict.fromkeys(_REPORTS, NODE))
+INBOX = _topic("nodes/{node}/inbox", qos=0, says=dict.fromkeys(_INBOX, SITE), urgent=True)
 OUTPUT = _topic("nodes/{node}/output", qos=0, says={"output": NODE})
 
 TABLE: tuple[Topic, ...] = (
