@@ -194,10 +194,10 @@ class Bus:
     def _flush(self) -> None:
         self._flushing = False
         outgoing, self._outgoing = self._outgoing, {}
-        queued = [(topics.find(where), where, bodies) for where, bodies in outgoing.items()]
-        for found, where, bodies in sorted(queued, key=lambda item: not (item[0] and item[0].topic.urgent)):
-            for packet in _packed(bodies) if found else ():
-                self._publish(found.topic, where, packet, retain=False)
+        queued = [(found.topic, where, outgoing[where]) for where in outgoing if (found := topics.find(where))]
+        for topic, where, bodies in sorted(queued, key=lambda item: not item[0].urgent):
+            for packet in _packed(bodies):
+                self._publish(topic, where, packet, retain=False)
             self.link.write_now()  # it travels while the next one is signed
 
     def _seal(self, where: str, bodies: list[bytes]) -> bytes:

@@ -32,7 +32,7 @@ KEEPALIVE = 20  # seconds; a dead connection is noticed within one and a half of
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds between attempts to connect
 STEADY = 10.0  # seconds after which a connection counts as good and the back-off starts anew
 IN_FLIGHT = 20  # unacknowledged QoS 1 messages; with more, some brokers stand still
-QUEUED = 10_000  # messages that wait for the in-flight window; further ones are dropped
+QUEUED = 10_000  # messages that wait for the socket or the in-flight window; further ones are dropped
 
 
 class LinkError(EdgePandaError):
@@ -96,6 +96,8 @@ class Link:
     def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> bool:
         """Hand it to the connection; False when there is none or its queue is full."""
         if not self.up or self._client is None:
+            return False
+        if qos == 0 and len(self._client._out_packet) >= QUEUED:  # paho bounds only what will be acknowledged
             return False
         return self._client.publish(topic, payload, qos=qos, retain=retain).rc == mqtt.MQTT_ERR_SUCCESS
 

@@ -628,3 +628,15 @@ async def test_a_broker_that_falls_silent_is_noticed_by_the_keepalive(monkeypatc
             broker.resume()
             async with asyncio.timeout(5):
                 await node.up.wait()
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_what_waits_for_a_silent_broker_is_bounded(monkeypatch, qos):
+    monkeypatch.setattr(link_module, "QUEUED", 50)
+    with Mosquitto() as broker:
+        async with raw_client(broker) as raw:
+            broker.suspend()
+            taken = [raw.publish("x", bytes(60_000), qos=qos, retain=False) for _ in range(200)]
+            assert taken[0]
+            assert not taken[-1]
+            broker.resume()

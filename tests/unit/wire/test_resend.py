@@ -157,6 +157,19 @@ def test_bodies_of_one_turn_for_one_topic_share_an_envelope_in_order():
     in_jumping_time(main())
 
 
+def test_urgent_topics_go_first_of_what_is_said_in_one_turn():
+    async def main() -> None:
+        wire = Wire()
+        wire.go(up=True)
+        wire.bus.send(topics.EVENTS, event("later"))
+        wire.bus.send(topics.INBOX, messages.Cancel(id="first", task="task-0001", attempt=1), node="pi")
+        await asyncio.sleep(0.01)
+        assert [ids for _, ids in wire.said] == [["first"], ["later"]]
+        await wire.bus.stop()
+
+    in_jumping_time(main())
+
+
 def test_bodies_that_do_not_fit_into_one_envelope_take_more_in_order():
     async def main() -> None:
         wire = Wire()
