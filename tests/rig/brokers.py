@@ -124,7 +124,7 @@ class Process:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.kill()  # there is nothing that it would have to save
 
     def _launch(self) -> bool:
         self.lines.clear()

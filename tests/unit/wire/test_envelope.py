@@ -22,7 +22,7 @@ BODIES = [b'{"id":"one","type":"started","task":"t","attempt":1,"seq":1}', b'{"i
 CODES = {"oversized", "malformed", "newer_version", "wrong_site", "unknown_key", "bad_signature"}
 
 few = settings(deadline=None, max_examples=60)
-many = settings(deadline=None, max_examples=200)
+many = settings(deadline=None, max_examples=100)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just(10**400),
