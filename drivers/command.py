@@ -82,6 +82,7 @@ class Command(Driver):
         self._wait(ctx, attempt, child)
         entry.unlink(missing_ok=True)
         if attempt.stage() == "interrupted":
+            attempt.kill_rest()
             raise DriverError(
                 "the command was interrupted: it had begun, and nothing tells how it ended",
                 where=str(ctx.work),

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import msgspec
 
 from edgepanda.drivers.command_result import Ending, Finished
 from edgepanda.drivers.contract import DriverError
-from edgepanda.drivers.process import PidRecord, boot_id, read_record, sync_folder, write_json
+from edgepanda.drivers.process import PidRecord, boot_id, read_record, send_signal, sync_folder, write_json
 
 RESULT_LIMIT = 256 * 1024
 TAIL = 2048
@@ -87,6 +88,12 @@ class Attempt:
     def supervisor(self) -> PidRecord | None:
         """The supervisor's record, once it has written it."""
         return read_record(self.run / "pids.json")
+
+    def kill_rest(self) -> None:
+        """Kills the command of a supervisor that is gone: nobody would enforce its time-out or see its end."""
+        group = read_record(self.run / "pids.json", "group")
+        if group is not None:
+            send_signal(group, signal.SIGKILL, group=True)
 
     def finished(self) -> Finished:
         """What the attempt left.

@@ -79,16 +79,19 @@ async def _end_holder(path: Path, descriptor: int) -> None:
     record = read_record(path)
     if record is not None:
         for number, group, seconds in ((signal.SIGTERM, False, EXIT_WITHIN), (signal.SIGKILL, True, 1.0)):
-            send_signal(record, number, group=group)
+            if not send_signal(record, number, group=group):
+                break
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 if _try(descriptor):
                     return
                 await asyncio.sleep(POLL)
+    if _try(descriptor):
+        return
     raise DriverError(
         "another process holds the lock of this driver",
         code="busy",
         where=str(path),
-        cure=f"`fuser {path}` shows it; end it, or let the other node have the driver",
+        cure=f"`fuser {path}` shows it; end it, or give the other node a run directory of its own",
         details={"pid": record.pid if record else None},
     )

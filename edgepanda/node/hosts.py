@@ -300,8 +300,9 @@ class Host:
         return self._description is not None and self._description.attaches
 
     async def _running_host(self, within: float = 2.0) -> HostProcess:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ready.wait(), within)
+        if self._watch is not None and not self._watch.done():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ready.wait(), within)
         process = self._process
         if process is None or not self.alive:
             raise DriverError(
