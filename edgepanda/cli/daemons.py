@@ -1,0 +1,150 @@
+"""`node`, `coordinator`, `broker`: each process alone, in the foreground."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+from edgepanda.cli.common import Settings, command
+from edgepanda.cli.out import emit, say
+from edgepanda.cli.process import Ready, daemon_logging, serve
+from edgepanda.errors import EdgePandaError
+
+if TYPE_CHECKING:
+    from edgepanda.model.config import Loaded
+
+_RETURNS = (
+    "Exit codes: 0 ended by SIGTERM or Ctrl-C, 1 it could not start or go on, 2 the configuration cannot be used."
+)
+URL_LINE = "X_EDGEPANDA_URL="  # what the broker tells its supervisor
+
+
+@command(
+    "node",
+    timeout_help="",
+    returns=_RETURNS,
+    examples="edgepanda node\nedgepanda node --config /etc/edgepanda/edgepanda.toml -v",
+)
+@click.option(
+    "--accept-ledger",
+    metavar="ID",
+    help="Obey the coordinator with this ledger from now on, though this node worked for another ledger before, or has "
+    "seen more of this one. Say so only if you know why: after a new installation, or when a backup was brought back.",
+)
+def node_command(settings: Settings, accept_ledger: str | None) -> int:
+    """Run this machine's node in the foreground.
+
+    It says what it can do, claims work, drives the devices, and reports with evidence. Nothing that is missing ends it:
+    it waits for broker and coordinator, and shows a driver's trouble on its card.
+    """
+    daemon_logging(settings)
+    loaded = settings.load()
+
+    async def run(ready: Ready) -> None:
+        from edgepanda.client import site_key
+        from edgepanda.node.daemon import NodeDaemon
+
+        if accept_ledger:
+            await _accept(loaded, accept_ledger)
+        daemon = NodeDaemon(loaded, site_key=site_key(loaded), on_ready=ready)
+        _announce(settings, {"process": "node", "name": daemon.name}, f"node {daemon.name}")
+        await daemon.run()
+
+    return serve(run)
+
+
+async def _accept(loaded: Loaded, ledger: str) -> None:
+    from edgepanda.node.journal import Journal
+
+    journal = Journal.open(loaded.state_dir / "journal.db")
+    try:
+        await journal.accept_ledger(ledger)
+    finally:
+        journal.close()
+    say(f"this node obeys the ledger {ledger} from now on")
+
+
+@command(
+    "coordinator",
+    timeout_help="",
+    returns=_RETURNS,
+    examples="edgepanda coordinator\nedgepanda coordinator --config /etc/edgepanda/edgepanda.toml -v",
+)
+def coordinator_command(settings: Settings) -> int:
+    """Run the site's coordinator in the foreground.
+
+    It keeps the ledger, matches tasks with claims and gives leases. There is one at a site: a second one
+    refuses to serve.
+    """
+    daemon_logging(settings)
+    loaded = settings.load()
+
+    async def run(ready: Ready) -> None:
+        from edgepanda.coordinator.daemon import Coordinator
+
+        coordinator = Coordinator(loaded, on_ready=ready)
+        site = loaded.config.site.name
+        _announce(settings, {"process": "coordinator", "site": site}, f"coordinator of the site {site}")
+        await coordinator.run()
+
+    return serve(run)
+
+
+@command(
+    "broker", timeout_help="", returns=_RETURNS, examples="edgepanda broker\nedgepanda broker --config ./edgepanda.toml"
+)
+def broker_command(settings: Settings) -> int:
+    """Run the embedded MQTT broker in the foreground.
+
+    For one machine and for trying out: it listens on loopback only. A site with several machines runs Mosquitto.
+    """
+    daemon_logging(settings)
+    loaded = settings.load()
+    if not loaded.config.broker.embedded:
+        raise EdgePandaError(
+            "this configuration uses a broker of its own",
+            code="config_invalid",
+            where=f"{loaded.path}: broker.url",
+            cure="remove url to use the embedded one",
+        )
+    host, port = listen_address(loaded)
+
+    async def run(ready: Ready) -> None:
+        from edgepanda.services.broker import serve as serve_broker
+
+        def listening(chosen: int) -> None:
+            shown = f"[{host}]" if ":" in host else host
+            url = f"mqtt://{shown}:{chosen}"
+            _announce(settings, {"process": "broker", "url": url}, f"broker at {url}")
+            ready(URL_LINE + url)
+
+        await serve_broker(host, port, ready=listening)
+
+    return serve(run)
+
+
+def listen_address(loaded: Loaded) -> tuple[str, int]:
+    """Host and port of `broker.listen`; port 0 lets the system choose. Raises `EdgePandaError` (`config_invalid`)."""
+    listen = loaded.config.broker.listen
+    try:
+        parts = urlsplit(f"//{listen}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or parts.path or parts.username is not None:
+        raise EdgePandaError(
+            f"{listen!r} is no address to listen on",
+            code="config_invalid",
+            where=f"{loaded.path}: broker.listen",
+            cure='write it like "127.0.0.1:1883"',
+        )
+    return host, 1883 if port is None else port
+
+
+def _announce(settings: Settings, facts: dict[str, str], text: str) -> None:
+    if settings.json:
+        emit(facts)
+    else:
+        say(f"{text}; Ctrl-C ends it")

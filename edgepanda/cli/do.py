@@ -1,0 +1,159 @@
+"""`do`: one thing, now; on this machine's own node also without broker and coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from edgepanda.cli.arguments import find_offer, parse_args
+from edgepanda.cli.cards import fetch_offers, offers_of
+from edgepanda.cli.common import Settings, command, quiet
+from edgepanda.cli.exits import FAILED, OK, task_code
+from edgepanda.cli.follow import View, detaching, follow, live_view, show_result
+from edgepanda.cli.local import LocalNode
+from edgepanda.cli.out import coloured, emit, fields, hint, plain, say
+from edgepanda.errors import EdgePandaError
+
+if TYPE_CHECKING:
+    from edgepanda.client import AsyncClient
+    from edgepanda.model.card import Offer
+    from edgepanda.wire.requests import TaskView
+
+ASIDE = 3.0  # seconds for the coordinator's first answer, when this machine's node could do it alone
+_AWAY = frozenset({"broker_unreachable", "broker_refused", "broker_tls", "no_answer"})
+
+
+class _Try:
+    """One `do`: what has been published so far decides whether the local socket may take it over."""
+
+    def __init__(self, settings: Settings, target: str, words: tuple[str, ...], task_id: str) -> None:
+        self.settings, self.target, self.words, self.id = settings, target, words, task_id
+        self.offer: Offer | None = None
+        self.published = False
+        self.answered = False
+
+
+@command(
+    "do",
+    timeout_help="How long to wait for the end (default: until Ctrl-C).",
+    context_settings={"ignore_unknown_options": True},
+    examples="""
+    edgepanda do pan.move 30
+    edgepanda do pan.move angle=-30 speed=20
+    edgepanda do desk/pan.read
+    edgepanda do build.heavy target=all
+    """,
+)
+@click.argument("target")
+@click.argument("words", nargs=-1, metavar="[VALUE | NAME=VALUE]...")
+def do_command(settings: Settings, target: str, words: tuple[str, ...]) -> int:
+    """Do one thing now and show value and evidence.
+
+    TARGET is DEVICE.ACTION or a capability, with NODE/ in front where two nodes have one of that name; `edgepanda card`
+    lists them. Plain values fill the arguments in their order, the required ones first.
+
+    A device of this machine's own node also works when broker or coordinator are away: then the node does it alone,
+    and the ledger hears of it later.
+    """
+    from edgepanda.model.ids import new_id
+
+    quiet(settings)
+    attempt = _Try(settings, target, words, new_id())
+    with detaching(attempt.id, settings.json, submitted=lambda: attempt.answered):
+        try:
+            view = asyncio.run(_at_site(attempt))
+        except EdgePandaError as error:
+            if error.code not in _AWAY:
+                raise
+            return asyncio.run(_locally(attempt, error))
+    if settings.json:
+        emit(view)
+    else:
+        show_result(view)
+    return task_code(view)
+
+
+async def _at_site(attempt: _Try) -> TaskView:
+    from edgepanda.client import ANSWER_WITHIN, AsyncClient
+
+    settings = attempt.settings
+    local = LocalNode.of(settings.load())
+    within = min(settings.timeout or ANSWER_WITHIN, ASIDE if local.present else ANSWER_WITHIN)
+    async with AsyncClient.from_config(settings.config, answer_within=within, watch=True) as client:
+        node = attempt.target.rpartition("/")[0] or None
+        attempt.offer = offer = find_offer(await fetch_offers(client, node), attempt.target)
+        args = parse_args(attempt.words, offer.action)
+        with live_view(settings.json, f"{attempt.target} ...") as view:
+            return await follow(client, attempt.id, view, _run(client, attempt, offer, args))
+
+
+async def _run(client: AsyncClient, attempt: _Try, offer: Offer, args: dict[str, Any]) -> TaskView:
+    where: dict[str, Any] = {"capability": offer.capability}
+    if offer.device is not None:
+        where |= {"device": offer.device, "node": offer.node}
+    elif "/" in attempt.target:
+        where |= {"node": offer.node}
+    attempt.published = True
+    view = await client.run(args=args, id=attempt.id, timeout=attempt.settings.timeout, **where)
+    attempt.answered = True
+    return view
+
+
+async def _locally(attempt: _Try, error: EdgePandaError) -> int:
+    """The same through the node's socket. Raises the site's error where that may not or cannot be."""
+    local = LocalNode.of(attempt.settings.load())
+    card = await local.card()
+    mine = offers_of(card)
+    node = str(card["node"]) if card else ""
+    before, _, name = attempt.target.rpartition("/")
+    if not mine or before not in ("", node):
+        raise error
+    offer = find_offer(mine, f"{node}/{name}")
+    args = parse_args(attempt.words, offer.action)
+    if attempt.published and offer.action.replay == "unsafe":
+        raise EdgePandaError(
+            f"no answer came, and {attempt.target} is not safe to do twice",
+            code=error.code,
+            where=error.where,
+            cure=f"the task {attempt.id} may run: `edgepanda show {attempt.id}` tells once the coordinator is back",
+        )
+    if not attempt.settings.json:
+        hint(f"{error.message} ({error.where}): this machine's node {node} does it alone; the ledger hears of it later")
+    with live_view(attempt.settings.json, f"{attempt.target} on {node} ...") as view:
+        result = await _call(local, attempt, offer, args, view)
+    return _show_local(attempt, offer, result)
+
+
+async def _call(local: LocalNode, attempt: _Try, offer: Offer, args: dict[str, Any], view: View) -> dict[str, Any]:
+    params: dict[str, Any] = {"device": offer.device or offer.capability, "args": args, "id": attempt.id}
+    params["action"] = offer.action_name
+    if attempt.settings.timeout is not None:
+        params["timeout"] = attempt.settings.timeout
+    view.status(f"{attempt.target} on {offer.node}, directly")
+    answer: dict[str, Any] = await local.request("do", params)
+    return dict(answer["result"])
+
+
+def _show_local(attempt: _Try, offer: Offer, result: dict[str, Any]) -> int:
+    from edgepanda.model.task import Finished
+
+    finished = msgspec.convert(result, Finished)
+    if attempt.settings.json:
+        facts = {"id": attempt.id, "state": finished.outcome, "capability": offer.capability, "device": offer.device}
+        emit({**facts, "node": offer.node, "door": "local", "attempt": 0, "ended": True, "result": result})
+    else:
+        say(f"{coloured(finished.outcome)}  {offer.capability} {offer.device or ''} on {offer.node}, directly")
+        fields(
+            [
+                ("code", finished.code),
+                ("said", finished.narrative or finished.message),
+                ("value", "" if finished.value is None else plain(finished.value)),
+                ("evidence", "\n".join(plain(item) for item in finished.evidence)),
+            ]
+        )
+        for line in finished.output:
+            say(f"  | {line}")
+    return OK if finished.outcome == "succeeded" else FAILED

@@ -1,0 +1,160 @@
+"""Following one task: lines as things happen, the result at the end, and Ctrl-C that only detaches."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from edgepanda.cli.events import describe
+from edgepanda.cli.exits import INTERRUPTED
+from edgepanda.cli.out import clock, coloured, emit, fields, hint, say
+from edgepanda.model.states import ENDED, NEEDS_PERSON
+
+if TYPE_CHECKING:
+    from edgepanda.client import AsyncClient
+    from edgepanda.wire.requests import TaskView
+
+
+LAST_EVENT = 0.5  # seconds
+_SETTLED = ENDED | NEEDS_PERSON
+
+
+class View(Protocol):
+    """Where lines and the present state go."""
+
+    def line(self, text: str) -> None:
+        """Something has happened."""
+
+    def status(self, text: str) -> None:
+        """How it stands at the moment."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def line(self, text: str) -> None:
+        """Dropped."""
+
+    def status(self, text: str) -> None:
+        """Dropped."""
+
+
+class Lines:
+    """Plain lines; the present state is one of them."""
+
+    def line(self, text: str) -> None:
+        """Print it."""
+        say(text)
+
+    def status(self, text: str) -> None:
+        """Print it."""
+        say(text)
+
+
+class Terminal:
+    """Lines, and below them the present state, which is written over."""
+
+    def __init__(self, console: Any, spinner: Any) -> None:
+        self._console, self._spinner = console, spinner
+
+    def line(self, text: str) -> None:
+        """Print it above the present state."""
+        self._console.print(text, markup=False, highlight=False)
+
+    def status(self, text: str) -> None:
+        """Show it."""
+        from rich.text import Text
+
+        self._spinner.update(Text(text))
+
+
+@contextlib.contextmanager
+def live_view(as_json: bool, text: str) -> Iterator[View]:
+    """The view that suits standard output: nothing for JSON, a live line on a terminal, else plain lines."""
+    if as_json:
+        yield Silent()
+    elif not sys.stdout.isatty():
+        yield Lines()
+    else:
+        from rich.console import Console
+        from rich.text import Text
+
+        console = Console(soft_wrap=True)
+        with console.status(Text(text)) as spinner:
+            yield Terminal(console, spinner)
+
+
+async def follow(client: AsyncClient, task_id: str, view: View, work: Awaitable[TaskView]) -> TaskView:
+    """Show the task's events while `work` waits for its end. The client must watch."""
+    printer = asyncio.create_task(_print_events(client, task_id, view))
+    try:
+        found = await work
+        if found.ended or found.needs_person:  # the answer may be here before the last event
+            await asyncio.wait([printer], timeout=LAST_EVENT)
+        return found
+    finally:
+        printer.cancel()
+        await asyncio.gather(printer, return_exceptions=True)
+
+
+async def _print_events(client: AsyncClient, task_id: str, view: View) -> None:
+    async for event in client.watch():
+        if event.task != task_id:
+            continue
+        text = describe(event.kind, event.data, event.attempt)
+        if event.seq:
+            view.line(f"{clock(event.at)}  {text}")
+        else:
+            view.status(f"              {text}")
+        if event.data.get("state") in _SETTLED:
+            return
+
+
+@contextlib.contextmanager
+def detaching(task_id: str, as_json: bool, *, submitted: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Ctrl-C leaves the task alone: says how to come back to it, and exits with 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if as_json:
+            emit({"detached": task_id, "submitted": submitted()})
+        goes_on = "the task goes on" if submitted() else "the task may have been submitted, and then goes on"
+        hint(f"\ndetached; {goes_on}. To come back: edgepanda watch {task_id}. To end it: edgepanda cancel {task_id}")
+        raise SystemExit(INTERRUPTED) from None
+
+
+def show_result(view: TaskView) -> None:
+    """State, value, evidence and answers of a task that has ended or waits for a person."""
+    from edgepanda.cli.show import result_rows
+
+    what = " ".join(
+        word for word in (view.capability, view.device or "", f"on {view.node}" if view.node else "") if word
+    )
+    say(f"{coloured(view.state)}  {what}")
+    fields(result_rows(view))
+    for line in view.result.output if view.result else ():
+        say(f"  | {line}")
+    if view.needs_person or not view.ended:
+        for line in advice(view):
+            hint(line)
+
+
+def advice(view: TaskView) -> list[str]:
+    """What a person can do about a task as it stands."""
+    if view.state == "uncertain":
+        return [
+            "Nobody knows whether it was done. Look, then say so:",
+            f'  edgepanda resolve {view.id} --as succeeded|failed|retry --because "..."',
+        ]
+    if view.state == "waiting_review":
+        return [
+            "It waits for your word:",
+            f"  edgepanda review {view.id} accept",
+            f'  edgepanda review {view.id} again|reject --because "..."',
+        ]
+    if not view.ended:
+        return [f"It is {view.state}. To follow it: edgepanda watch {view.id}. To end it: edgepanda cancel {view.id}"]
+    return []

@@ -1,0 +1,260 @@
+"""`init`: a configuration, keys, and who may speak at the site."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from edgepanda.cli.common import Settings, command
+from edgepanda.cli.out import emit, fields, say
+from edgepanda.errors import EdgePandaError
+
+if TYPE_CHECKING:
+    from edgepanda.model.config import Loaded
+    from edgepanda.trust.identity import Identity
+    from edgepanda.trust.peers import Peer
+
+
+class Made(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What `init` made or found."""
+
+    config: str
+    site: str
+    site_key: str
+    node: str
+    node_key: str
+    operator: str = ""
+    operator_key_file: str = ""
+    made: list[str] = []
+    next: list[str] = []
+
+
+@command(
+    "init",
+    timeout_help="",
+    examples="""
+    edgepanda init
+    edgepanda init --name desk --site home
+    edgepanda init --name desk --broker mqtt://user@broker.lan:1883
+    edgepanda init --node-only --name shed --site home --site-key ed25519:... --broker mqtt://broker.lan:1883
+    """,
+    returns="Exit codes: 0 made, or there already; 1 a file cannot be written; 2 wrong usage.",
+)
+@click.option("--name", default="", help="The node's name (default: the host's name and four characters of its key).")
+@click.option("--site", "site_name", default="home", show_default=True, help="The site's name.")
+@click.option("--broker", "broker_url", default="", metavar="URL", help="The broker (default: the embedded one).")
+@click.option("--node-only", is_flag=True, help="This machine joins a site whose coordinator runs elsewhere.")
+@click.option("--site-key", default="", metavar="KEY", help="With --node-only: the site's public key.")
+def init_command(
+    settings: Settings, name: str, site_name: str, broker_url: str, node_only: bool, site_key: str
+) -> None:
+    """Make a configuration and keys.
+
+    Writes ./edgepanda.toml (or the file of --config), keys in its state folder, and your own key as an operator in your
+    home folder; lets you and this machine's node in. What exists is kept, so it can be run again at any time.
+    """
+    path = Path(settings.config or os.environ.get("EDGEPANDA_CONFIG") or "edgepanda.toml")
+    if node_only:
+        if not site_key or not broker_url:
+            raise click.UsageError(
+                "--node-only needs --site-key and --broker: `edgepanda init` at the site prints them"
+            )
+        made = join_site(path, name=name, site=site_name, site_key=site_key, broker=broker_url)
+    elif site_key:
+        raise click.UsageError("--site-key goes with --node-only; a site makes its own key")
+    else:
+        made = make_site(path, name=name, site=site_name, broker=broker_url)
+    if settings.json:
+        emit(made)
+    else:
+        _show(made)
+
+
+def make_site(path: Path, *, name: str, site: str, broker: str, operator_key: Path | None = None) -> Made:
+    """A site on this machine: configuration, keys, peers. Keeps what exists. Raises `EdgePandaError`.
+
+    `operator_key`: the file of the person's key (default: `client.operator_key_path()`).
+    """
+    from edgepanda.client import operator_key_path
+    from edgepanda.trust.identity import encode_key
+    from edgepanda.trust.peers import Peer
+
+    made: list[str] = []
+    loaded, node = _configure(path, made, name=name, site=site, site_key="", broker=broker)
+    site_identity = _key(loaded.keys_dir / "site.key", "the site's key", made)
+    key_file = operator_key or operator_key_path()
+    operator = _key(key_file, "your key as an operator", made)
+    operator_name = _person(loaded, operator)
+    node_name = loaded.require_node().name
+    _let_in(
+        loaded,
+        site_identity,
+        [
+            Peer(key=encode_key(operator.public), name=operator_name, role="operator"),
+            Peer(key=encode_key(node.public), name=node_name, role="node"),
+        ],
+        made,
+    )
+    option = "" if str(path) == "edgepanda.toml" else f" --config {path}"
+    return Made(
+        config=str(path),
+        site=loaded.config.site.name,
+        site_key=encode_key(site_identity.public),
+        node=node_name,
+        node_key=encode_key(node.public),
+        operator=operator_name,
+        operator_key_file=str(key_file),
+        made=made,
+        next=[f"edgepanda up{option}"],
+    )
+
+
+def join_site(path: Path, *, name: str, site: str, site_key: str, broker: str) -> Made:
+    """A node of a site that runs elsewhere: configuration and its key. Keeps what exists. Raises `EdgePandaError`."""
+    from edgepanda.trust.identity import decode_key, encode_key
+
+    decode_key(site_key)
+    made: list[str] = []
+    loaded, node = _configure(path, made, name=name, site=site, site_key=site_key, broker=broker)
+    node_name = loaded.require_node().name
+    key = encode_key(node.public)
+    option = "" if str(path) == "edgepanda.toml" else f" --config {path}"
+    return Made(
+        config=str(path),
+        site=loaded.config.site.name,
+        site_key=loaded.config.site.key,
+        node=node_name,
+        node_key=key,
+        made=made,
+        next=[f"edgepanda nodes add {node_name} {key}", f"edgepanda up{option}"],
+    )
+
+
+def _configure(
+    path: Path, made: list[str], *, name: str, site: str, site_key: str, broker: str
+) -> tuple[Loaded, Identity]:
+    """The configuration, written if there is none, and the node's identity."""
+    from edgepanda.cli.init_file import render
+    from edgepanda.model.config import ConfigError, load_config
+    from edgepanda.model.ids import check_name
+
+    if not path.exists():
+        check_name(site, "--site")
+        if name:
+            check_name(name, "--name")
+        if broker:
+            from edgepanda.model.broker import parse_broker
+
+            parse_broker(broker, where="--broker")
+        node = _key(_keys_dir(path) / "node.key", "the node's key", made)
+        text = render(site=site, site_key=site_key, broker=broker, node=name or _default_name(path, node))
+        _write(path, text)
+        made.insert(0, f"{path}: the configuration")
+        return load_config(path), node
+    loaded = load_config(path)
+    if not loaded.require_node().name:
+        raise ConfigError("the node has no name", where=f"{path}: node.name", cure='write name = "..." there')
+    return loaded, _key(loaded.keys_dir / "node.key", "the node's key", made)
+
+
+def _default_name(path: Path, node: Identity) -> str:
+    from edgepanda.model.config import Config, Loaded, Node
+    from edgepanda.node.daemon import node_name
+
+    return node_name(Loaded(Config(node=Node()), path, path.parent), node)
+
+
+def _keys_dir(path: Path) -> Path:
+    """Where the keys of a new configuration at this path will be; as `Loaded` says once it exists."""
+    from edgepanda.model.config import SYSTEM_FILE, SYSTEM_STATE
+
+    state = SYSTEM_STATE if path.absolute() == SYSTEM_FILE else path.parent / ".edgepanda"
+    return state.absolute() / "keys"
+
+
+def _write(path: Path, text: str) -> None:
+    """With mode 0600: a broker's URL may hold a password."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise EdgePandaError(
+            f"cannot write the configuration: {error.strerror}", code="config_unwritable", where=str(path)
+        ) from error
+
+
+def _key(path: Path, what: str, made: list[str]) -> Identity:
+    from edgepanda.storage import make_folder
+    from edgepanda.trust.identity import Identity
+
+    if not path.exists():
+        make_folder(path.parent)
+        made.append(f"{path}: {what}")
+    return Identity.load_or_create(path)
+
+
+def _person(loaded: Loaded, operator: Identity) -> str:
+    """The name under which this person is listed, or a new one: user name and four characters of the key."""
+    known = {peer.kid: peer.name for peer in _peers(loaded)}
+    if operator.kid in known:
+        return known[operator.kid]
+    user = "".join(c if c.isalnum() and c.isascii() else "-" for c in getpass.getuser().lower())[:27]
+    return f"{user}-{operator.kid[:4]}"
+
+
+def _peers(loaded: Loaded) -> list[Peer]:
+    """Who is let in, as the file says; the coordinator may have it open."""
+    from edgepanda.documents import Documents
+    from edgepanda.trust.peers import Peer
+
+    path = loaded.state_dir / "peers.json"
+    if not path.exists():
+        return []
+    with Documents(path) as documents:
+        stored = documents.table("peers").get(doc_id=1)
+    listed = msgspec.convert(dict(stored).get("peers", []), list[Peer]) if stored else []
+    return [peer for peer in listed if not peer.revoked]
+
+
+def _let_in(loaded: Loaded, site: Identity, wanted: list[Peer], made: list[str]) -> None:
+    from edgepanda.coordinator.peers import PeersFile
+
+    known = {(peer.key, peer.name, peer.role) for peer in _peers(loaded)}
+    missing = [peer for peer in wanted if (peer.key, peer.name, peer.role) not in known]
+    if not missing:
+        return
+    peers = PeersFile(loaded.state_dir / "peers.json", loaded.config.site.name, site)
+    try:
+        for peer in missing:
+            peers.add(peer)
+            made.append(f"{loaded.state_dir / 'peers.json'}: lets in the {peer.role} {peer.name}")
+    finally:
+        peers.close()
+
+
+def _show(made: Made) -> None:
+    for line in made.made:
+        say(f"made  {line}")
+    if not made.made:
+        say("everything was there already")
+    say()
+    rows = [("site", f"{made.site}   {made.site_key}"), ("node", f"{made.node}   {made.node_key}")]
+    if made.operator:
+        rows.append(("operator", f"{made.operator}   {made.operator_key_file}"))
+    fields(rows)
+    say()
+    if made.operator:
+        say(f"Next: {made.next[0]}")
+        say("A second machine joins with: edgepanda init --node-only --name NAME \\")
+        say(f"    --site {made.site} --site-key {made.site_key} --broker URL")
+    else:
+        say("Next, at the site, as an operator:")
+        say(f"    {made.next[0]}")
+        say(f"then here: {made.next[1]}")

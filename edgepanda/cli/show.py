@@ -1,0 +1,105 @@
+"""`show`: all about one task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from edgepanda.cli.common import Settings, ask, command
+from edgepanda.cli.events import describe
+from edgepanda.cli.out import clock, coloured, emit, fields, hint, plain, say
+
+if TYPE_CHECKING:
+    from edgepanda.client import AsyncClient
+    from edgepanda.wire.requests import TaskView
+
+MOST_EVENTS = 1000  # of one task
+
+
+@command("show", examples="edgepanda show 01h8qk3v2x7c4m9d5e6f\nedgepanda show 01h8qk3v2x7c4m9d5e6f --json")
+@click.argument("task_id", metavar="ID")
+def show_command(settings: Settings, task_id: str) -> None:
+    """All about one task.
+
+    Its state and why, what was asked, the evidence and the answer to each criterion, what it printed, and everything
+    that the ledger has of it. Where a person is needed it says what you can do.
+    """
+    view, lines, happened = ask(settings, lambda client: _fetch(client, task_id))
+    if settings.json:
+        emit({**msgspec.to_builtins(view), "output": lines, "events": happened})
+    else:
+        _print(view, lines, happened)
+
+
+async def _fetch(client: AsyncClient, task_id: str) -> tuple[TaskView, list[str], list[dict[str, Any]]]:
+    view = await client.get(task_id)
+    happened: list[dict[str, Any]] = []
+    more = True
+    while more and len(happened) < MOST_EVENTS:
+        page = await client.events(task_id, after=happened[-1]["seq"] if happened else 0, limit=100)
+        happened += page["events"]
+        more = page["more"] and bool(page["events"])
+    output = await client.output(task_id)
+    return view, list(output["lines"]), happened
+
+
+def _print(view: TaskView, lines: list[str], happened: list[dict[str, Any]]) -> None:
+    from edgepanda.cli.follow import advice
+
+    place = " ".join(
+        word for word in (view.capability, view.device or "", f"on {view.node}" if view.node else "") if word
+    )
+    say(f"{view.id}  {coloured(view.state)}  {place}")
+    fields([*_asked(view), *result_rows(view)])
+    if lines:
+        say("  output")
+        for line in lines:
+            say(f"    | {line}")
+    say("  what happened")
+    for event in happened:
+        say(f"    {clock(event['at'])}  {describe(event['kind'], event['data'] or {}, event['attempt'])}")
+    for line in advice(view):
+        hint(line)
+
+
+def _asked(view: TaskView) -> list[tuple[str, str]]:
+    limits = msgspec.to_builtins(view.limits)
+    return [
+        ("why", view.reason),
+        ("asked", f"by {view.by or '?'} ({view.door}), {clock(view.created)}"),
+        ("goal", view.goal),
+        ("arguments", plain(view.args)),
+        ("constraints", "\n".join(view.constraints)),
+        ("labels", plain(view.labels)),
+        ("limits", plain(limits)),
+        ("priority", str(view.priority) if view.priority else ""),
+        ("rules", f"tier {view.tier}, replay {view.replay}"),
+        ("attempt", str(view.attempt) if view.attempt else ""),
+        ("progress", view.progress if not view.ended else ""),
+        ("cancel", "asked for" if view.cancel and not view.ended else ""),
+    ]
+
+
+def result_rows(view: TaskView) -> list[tuple[str, str]]:
+    """Value, evidence, answers and artifacts of a task, as names and texts."""
+    result = view.result
+    rows = [("code", view.code)]
+    if result is None:
+        return [*rows, ("criteria", "\n".join(view.criteria))]
+    met = {answer.criterion: answer for answer in result.answers}
+    criteria = []
+    for criterion in view.criteria:
+        answer = met.get(criterion)
+        word = "open" if answer is None else "met" if answer.met else "not met"
+        shown = f"   {plain(answer.evidence)}" if answer is not None and answer.evidence else ""
+        criteria.append(f"{word}: {criterion}{shown}")
+    return [
+        *rows,
+        ("said", result.narrative or result.message),
+        ("value", "" if result.value is None else plain(result.value)),
+        ("evidence", "\n".join(plain(item) for item in result.evidence)),
+        ("criteria", "\n".join(criteria)),
+        ("artifacts", "\n".join(plain(item) for item in result.artifacts)),
+    ]

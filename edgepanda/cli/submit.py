@@ -1,0 +1,116 @@
+"""`submit`: a task with all that can be said about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edgepanda.cli.arguments import ArgumentError, guess_args, parse_args
+from edgepanda.cli.cards import fetch_offers
+from edgepanda.cli.common import Settings, ask, command, duration
+from edgepanda.cli.exits import task_code
+from edgepanda.cli.follow import detaching, follow, live_view, show_result
+from edgepanda.cli.out import emit, say
+
+if TYPE_CHECKING:
+    from edgepanda.client import AsyncClient
+    from edgepanda.wire.requests import TaskView
+
+
+@command(
+    "submit",
+    timeout_help="How long to wait: for the coordinator's answer (default: 10s), or with --wait for the end.",
+    examples="""
+    edgepanda submit servo.move angle=30 --criterion "position within 1 degree" --wait
+    edgepanda submit build.heavy target=all --goal "a release" --constraint "no network" --priority 5
+    edgepanda submit servo.move angle=0 --node desk --device pan --valid-for 10s
+    edgepanda submit build.heavy --id nightly-2026-11-30 --deadline 2h --label fast=yes
+    """,
+)
+@click.argument("capability")
+@click.argument("words", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--goal", default="", help="What it is for, in your words.")
+@click.option("--constraint", "constraints", multiple=True, help="What must not happen. Repeatable.")
+@click.option("--criterion", "criteria", multiple=True, help="What must be shown for success. Repeatable.")
+@click.option("--device", help="This device only.")
+@click.option("--node", help="This node only; the task waits while it is away.")
+@click.option(
+    "--label", "labels", multiple=True, metavar="NAME=VALUE", help="Nodes or devices with this label. Repeatable."
+)
+@click.option("--priority", type=int, default=0, help="-100 to 100; higher goes first (default: 0).")
+@click.option("--deadline", type=duration, metavar="TIME", help="From submit to finish.")
+@click.option("--valid-for", type=duration, metavar="TIME", help="It may not begin later (30s for device actions).")
+@click.option("--deliver-within", type=duration, metavar="TIME", help="How long it may wait for an absent node.")
+@click.option("--run-timeout", type=duration, metavar="TIME", help="How long one attempt may run.")
+@click.option("--max-attempts", type=int, default=3, show_default=True, help="How often it is tried.")
+@click.option("--id", "task_id", help="Your own id: submitting it again with the same content changes nothing.")
+@click.option("--wait/--no-wait", default=False, help="Follow it to its end (default: print the id and return).")
+def submit_command(settings: Settings, capability: str, words: tuple[str, ...], wait: bool, **said: Any) -> int:
+    """Submit a task; prints its id once the ledger has it.
+
+    A task that was accepted survives a power cut at any moment. Success needs evidence, and an answer to each
+    criterion; a criterion that nobody answers makes the task wait for your review.
+    """
+    from edgepanda.model.ids import new_id
+
+    task_id = said.pop("task_id") or new_id()
+    rest = {**_told(said), "id": task_id}
+    if not wait:
+        done = ask(settings, lambda client: _submit(client, capability, words, rest))
+        if settings.json:
+            emit(done)
+        else:
+            say(done["id"])
+        return 0
+    with detaching(task_id, settings.json, submitted=lambda: False):
+        view = ask(settings, lambda client: _submit_and_wait(client, settings, capability, words, rest), watch=True)
+    if settings.json:
+        emit(view)
+    else:
+        show_result(view)
+    return task_code(view)
+
+
+def _told(said: dict[str, Any]) -> dict[str, Any]:
+    """The options in the client's words."""
+    from edgepanda.model.task import Limits
+
+    limits = Limits(
+        timeout=said.pop("run_timeout"),
+        valid_for=said.pop("valid_for"),
+        deliver_within=said.pop("deliver_within"),
+        deadline=said.pop("deadline"),
+        max_attempts=said.pop("max_attempts"),
+    )
+    labels: dict[str, str] = {}
+    for label in said.pop("labels"):
+        name, equals, value = label.partition("=")
+        if not equals:
+            raise ArgumentError(f"{label!r} is no label", where="--label", cure="write --label NAME=VALUE")
+        labels[name] = value
+    return {**said, "labels": labels, "limits": limits}
+
+
+async def _args(client: AsyncClient, capability: str, words: tuple[str, ...], rest: dict[str, Any]) -> dict[str, Any]:
+    """Typed by the schema of whoever offers it; the coordinator checks them again."""
+    if not words:
+        return {}
+    offers = [o for o in await fetch_offers(client, rest["node"]) if o.capability == capability]
+    fitting = [o for o in offers if rest["device"] in (None, o.device)]
+    return parse_args(words, fitting[0].action) if fitting else guess_args(words)
+
+
+async def _submit(client: AsyncClient, capability: str, words: tuple[str, ...], rest: dict[str, Any]) -> dict[str, Any]:
+    return await client.submit(capability, await _args(client, capability, words, rest), **rest)
+
+
+async def _submit_and_wait(
+    client: AsyncClient, settings: Settings, capability: str, words: tuple[str, ...], rest: dict[str, Any]
+) -> TaskView:
+    args = await _args(client, capability, words, rest)
+    if not settings.json:
+        say(rest["id"])
+    with live_view(settings.json, f"{capability} ...") as view:
+        work = client.run(capability, args, timeout=settings.timeout, **rest)
+        return await follow(client, rest["id"], view, work)

@@ -1,0 +1,67 @@
+"""Every command: the module that has it, and its line in `edgepanda --help`. Imports nothing."""
+
+from __future__ import annotations
+
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Begin": {
+        "demo": ("demo", "Show the main job on this machine in a few seconds, and leave nothing behind"),
+        "init": ("init", "Make a configuration and keys, or prepare a second machine"),
+        "up": ("up", "Start broker, coordinator and node together, as the configuration says"),
+    },
+    "Work": {
+        "do": ("do", "Do one thing now and show what came of it: `edgepanda do pan.move 30`"),
+        "submit": ("submit", "Submit a task with a goal, constraints and criteria; prints its id"),
+        "tasks": ("tasks", "List tasks, newest first"),
+        "show": ("show", "All about one task: state, reason, evidence, output, what happened"),
+        "watch": ("watch", "Follow one task, or everything at the site, as it happens"),
+        "cancel": ("decide", "Ask for a task to end"),
+        "resolve": ("decide", "Say what became of a task whose outcome is uncertain"),
+        "review": ("decide", "Accept a task's result, or have it done again, or reject it"),
+    },
+    "Site": {
+        "digest": ("digest", "The site at a glance: who is there, what runs, what needs a person"),
+        "nodes": ("nodes", "List the nodes; let one in, or out"),
+        "card": ("card", "What the nodes can do: devices, actions, arguments, limits"),
+        "audit": ("audit", "Prove the ledger, or read it"),
+    },
+    "Processes": {
+        "node": ("daemons", "Run this machine's node alone, in the foreground"),
+        "coordinator": ("daemons", "Run the site's coordinator alone, in the foreground"),
+        "broker": ("daemons", "Run the embedded broker alone, in the foreground"),
+        "version": ("version", "Versions of EdgePanda, Python and the protocol"),
+    },
+}
+
+COMMANDS: dict[str, tuple[str, str]] = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+
+EXITS: dict[int, str] = {
+    0: "done",
+    1: "the task failed, timed out, was cancelled or expired; or the site refused, or something here failed",
+    2: "wrong usage: a command, option, argument or configuration that cannot be used",
+    3: "broker or coordinator cannot be reached, or there was no answer in time",
+    4: "a person is needed: the task waits for one, or its outcome is uncertain",
+    130: "interrupted with Ctrl-C",
+}
+
+
+def overview() -> str:
+    """What `edgepanda --help` prints."""
+    lines = [
+        "Usage: edgepanda COMMAND [ARGUMENT...]",
+        "",
+        "Durable work for small machines: nodes say what they can do, a coordinator keeps a",
+        "ledger of all work, and every task ends with evidence.",
+    ]
+    for title, commands in SECTIONS.items():
+        lines += ["", f"{title}:", *(f"  {name:<12} {text}" for name, (_, text) in commands.items())]
+    lines += [
+        "",
+        "`edgepanda COMMAND --help` shows a command's options and examples. All take --config FILE,",
+        "--json, --timeout and -v.",
+        "",
+        "Exit codes:",
+        *(f"  {code:>3}  {text}" for code, text in EXITS.items()),
+        "",
+        "Start here: edgepanda demo",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,124 @@
+"""`up`: all processes that the configuration enables, in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from edgepanda import sdnotify
+from edgepanda.cli.common import Settings, command
+from edgepanda.cli.out import emit, say
+from edgepanda.cli.supervisor import Child, stop_all
+from edgepanda.errors import EdgePandaError
+
+if TYPE_CHECKING:
+    from edgepanda.model.config import Loaded
+
+END_WITHIN = 10.0  # seconds that a process gets to end
+
+
+class _Printer:
+    """Says what happens: lines with the process's name in front, or JSON."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._json = as_json
+
+    def line(self, name: str, text: str) -> None:
+        if self._json:
+            emit({"at": time.time(), "process": name, "event": "line", "text": text})
+        else:
+            say(f"{click.style(f'{name:<11}', dim=True)} | {text}")
+
+    def happened(self, name: str, what: str, detail: str = "") -> None:
+        if self._json:
+            emit({"at": time.time(), "process": name, "event": what, "detail": detail})
+        elif what in ("restarting", "killed"):
+            say(f"{name:<11} | {click.style(what, fg='yellow')}: {detail}")
+
+
+@command(
+    "up",
+    timeout_help="",
+    examples="edgepanda up\nedgepanda up --config ./edgepanda.toml\nedgepanda up --json",
+    returns="Exit codes: 0 ended by SIGTERM or Ctrl-C, 1 one of the processes could not start, 2 the configuration.",
+)
+def up_command(settings: Settings) -> int:
+    """Start all that the configuration enables, in the foreground, and stop it together.
+
+    The embedded broker where [broker] names no url, the coordinator with [coordinator], the node with [node]. A process
+    that dies is started again. Ctrl-C ends them: first the node, whose devices go to their safe state, then the rest.
+    """
+    return asyncio.run(_up(settings, settings.load()))
+
+
+def planned(loaded: Loaded) -> list[str]:
+    """The processes that a configuration enables, in the order of their start. Raises `EdgePandaError`."""
+    config = loaded.config
+    wanted = {
+        "broker": config.broker.embedded,
+        "coordinator": config.coordinator is not None,
+        "node": config.node is not None,
+    }
+    names = [name for name, enabled in wanted.items() if enabled]
+    if names in ([], ["broker"]):
+        raise EdgePandaError(
+            "there is nothing to start",
+            code="config_invalid",
+            where=str(loaded.path),
+            cure="add a table [coordinator] or [node]",
+        )
+    return names
+
+
+async def _up(settings: Settings, loaded: Loaded) -> int:
+    printer = _Printer(settings.json)
+    words = ["--config", str(loaded.path.absolute()), *(["-v"] if settings.verbose else [])]
+    drain = loaded.config.node.drain if loaded.config.node else 0.0
+    children = [
+        Child(name, [name, *words], printer, end_within=END_WITHIN + (drain if name == "node" else 0.0))
+        for name in planned(loaded)
+    ]
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 a coroutine always runs in one
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        if not stopped:
+            stopped = True
+            task.cancel()
+
+    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(sign, stop)
+    try:
+        for child in children:
+            await child.start()
+        _ready(settings, loaded, children)
+        dog = asyncio.create_task(sdnotify.feed_watchdog())
+        await asyncio.gather(*(child.wait() for child in children), dog)
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        if not stopped:
+            raise
+    finally:
+        sdnotify.notify("STOPPING=1")
+        await stop_all(children)
+    return 0
+
+
+def _ready(settings: Settings, loaded: Loaded, children: list[Child]) -> None:
+    sdnotify.notify("READY=1")
+    if settings.json:
+        pids = {child.name: child.pid for child in children}
+        emit({"at": time.time(), "process": "up", "event": "ready", "pid": os.getpid(), "processes": pids})
+        return
+    names = ", ".join(child.name for child in children)
+    say(click.style(f"ready: {names}", fg="green"))
+    option = "" if loaded.path.name == str(loaded.path) else f" --config {loaded.path}"
+    say(f"Next, in another terminal: edgepanda card{option}   (what there is to do)")
+    say("Ctrl-C ends all of it.")
