@@ -29,5 +29,10 @@ def boot_id() -> str:
 
 
 def stamp(incarnation: int) -> Stamp:
-    """Now."""
-    return Stamp(incarnation=incarnation, boot=boot_id(), ms=int(boottime() * 1000))
+    """Now; each stamp of this process is later than the last, so that of two in one millisecond none looks replayed."""
+    global _last_ms  # noqa: PLW0603 one clock, one last moment
+    _last_ms = max(_last_ms + 1, int(boottime() * 1000))
+    return Stamp(incarnation=incarnation, boot=boot_id(), ms=_last_ms)
+
+
+_last_ms = 0
