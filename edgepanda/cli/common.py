@@ -78,8 +78,8 @@ def command(
             shaped = option(shaped)
         lines = [f"  {line.strip()}" for line in examples.strip().splitlines()]
         epilog = "\b\nExamples:\n" + "\n".join(lines) + f"\n\n{returns}"
-        made: click.Command = click.command(name, epilog=epilog, **settings)(shaped)
-        return made
+        make: Callable[[Callable[..., Any]], click.Command] = click.command(name, epilog=epilog, **settings)
+        return make(shaped)
 
     return decorate
 
