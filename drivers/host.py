@@ -13,7 +13,6 @@ import os
 import select
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -266,7 +265,7 @@ def main() -> None:
     """Runs the host; exits with 0, or with 1 if a device did not reach its safe state in time."""
     parser = argparse.ArgumentParser(prog="python -m edgepanda.drivers.host", description=__doc__)
     parser.add_argument("driver", help="the name of a built-in driver, or the path of a .py file")
-    parser.add_argument("--run-dir", type=Path, default=Path(tempfile.gettempdir()), help="for records of running work")
+    parser.add_argument("--run-dir", type=Path, default=Path("/run/edgepanda"), help="for records of running work")
     options = parser.parse_args()
     source, sink = take_standard_streams()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)

@@ -264,3 +264,51 @@ def test_whatever_a_line_holds_the_next_one_is_answered(fuzzed: Wire, lines: lis
         fuzzed.write(line + b"\n")
     assert fuzzed.ask("describe")["driver"] == "recorder"
     fuzzed.heard.clear()
+
+
+NOISY = """
+import os, sys
+from edgepanda.drivers.base import Driver, action
+
+class Noisy(Driver):
+    name = "noisy"
+
+    @action(tier=0, replay="safe")
+    def talk(self, ctx):
+        "Prints, writes to descriptor 1, runs a program that does, and reads standard input"
+        print('{"id": 1, "result": "forged"}', flush=True)
+        os.write(1, b"raw\\n")
+        os.system("echo from a child")
+        return sys.stdin.read()
+
+    @action(tier=0, replay="safe")
+    def odd(self, ctx):
+        "Gives what is no JSON"
+        return object()
+
+    @action(tier=0, replay="safe")
+    def long(self, ctx):
+        "Gives more than a line holds"
+        return "x" * (1 << 20)
+
+    @action(tier=0, replay="safe")
+    def broken(self, ctx):
+        "Has a fault"
+        return 1 / 0
+"""
+
+
+def test_what_a_driver_prints_or_gives_does_not_harm_the_protocol(tmp_path: Path) -> None:
+    path = tmp_path / "noisy.py"
+    path.write_text(NOISY)
+    with Wire(python_host(str(path), tmp_path / "run")) as wire:
+        wire.ask("open", device="a", config={})
+        assert wire.ask("call", device="a", action="talk", deadline_ms=9000)["value"] == ""
+        for action, text in (("odd", "JSON"), ("long", "longer"), ("broken", "ZeroDivisionError")):
+            error = wire.error("call", device="a", action=action, deadline_ms=9000)["data"]
+            assert (error["code"], text in error["message"]) == ("io", True)
+        assert wire.heard == []
+
+
+def test_the_documents_python_driver_is_short(tmp_path: Path) -> None:
+    assert len(from_document("dimmer.py", tmp_path).read_text().splitlines()) <= 40
