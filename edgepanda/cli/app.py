@@ -73,7 +73,7 @@ def _usage_error(error: click.ClickException) -> EdgePandaError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "edgepanda"
     cure = "" if "edgepanda" in error.format_message() else f"`{path} --help` shows how"
-    message = error.format_message().rstrip(".")
+    message = " ".join(error.format_message().split()).rstrip(".")
     return EdgePandaError(message[:1].lower() + message[1:], code="usage", cure=cure)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -37,9 +38,18 @@ def find_offer(offers: Sequence[Offer], target: str) -> Offer:
         raise _two_meanings(name, of_device[0], own[0])
     if of_device:
         return matching.route(offers, capability=None, device=device, action=action, node=node)[0]
-    if not any(o.capability == name for o in offers) and any(o.device == device for o in offers):
-        return matching.route(offers, capability=None, device=device, action=action, node=node)[0]
+    if not any(o.capability == name for o in offers):
+        if any(o.device == device for o in offers):
+            return matching.route(offers, capability=None, device=device, action=action, node=node)[0]
+        raise _nothing(offers, name)
     return matching.route(offers, capability=name, node=node)[0]
+
+
+def _nothing(offers: Sequence[Offer], name: str) -> matching.RoutingError:
+    known = {o.capability for o in offers} | {f"{o.device}.{o.action_name}" for o in offers if o.device}
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    cure = f"did you mean {near[0]!r}?" if near else "`edgepanda card` lists what there is"
+    return matching.RoutingError(f"nobody offers {name!r}", where="target", cure=cure)
 
 
 def _two_meanings(name: str, device: Offer, own: Offer) -> matching.RoutingError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -147,4 +148,4 @@ def _announce(settings: Settings, facts: dict[str, str], text: str) -> None:
     if settings.json:
         emit(facts)
     else:
-        say(f"{text}; Ctrl-C ends it")
+        say(text if "NOTIFY_SOCKET" in os.environ else f"{text}; Ctrl-C ends it")

@@ -24,7 +24,7 @@ def describe(kind: str, data: dict[str, Any], attempt: int | None = None) -> str
 def _submitted(data: dict[str, Any]) -> str:
     task = data.get("task", {})
     place = task.get("device") or ""
-    words = [task.get("capability", ""), place, plain(task.get("args", {}))]
+    words = [task.get("capability", ""), place, plain({k: v for k, v in task.get("args", {}).items() if v is not None})]
     return f"submitted by {task.get('by', '?')}: {' '.join(word for word in words if word)}"
 
 

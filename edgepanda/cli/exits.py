@@ -12,7 +12,18 @@ if TYPE_CHECKING:
 OK, FAILED, USAGE, UNREACHABLE, NEEDS_PERSON, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 _UNREACHABLE = frozenset({"broker_unreachable", "broker_refused", "broker_tls", "no_answer"})
-_USAGE = frozenset({"usage", "invalid_args", "limit", "ambiguous", "malformed", "oversized"})
+_USAGE = frozenset(
+    {
+        "usage",
+        "invalid_args",
+        "limit",
+        "ambiguous",
+        "malformed",
+        "oversized",
+        "operator_key_missing",
+        "site_key_missing",
+    }
+)
 _USAGE_FAMILIES = ("config_", "invalid_", "unknown_")
 
 

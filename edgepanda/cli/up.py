@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -12,6 +13,7 @@ import click
 
 from edgepanda import sdnotify
 from edgepanda.cli.common import Settings, command
+from edgepanda.cli.local import LocalNode
 from edgepanda.cli.out import emit, say
 from edgepanda.cli.supervisor import Child, stop_all
 from edgepanda.errors import EdgePandaError
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from edgepanda.model.config import Loaded
 
 END_WITHIN = 10.0  # seconds that a process gets to end
+SETTLED_WITHIN = 10.0  # seconds in which a node meets its coordinator and knows its devices
+LOOK_EVERY = 0.1
 
 
 class _Printer:
@@ -98,7 +102,8 @@ async def _up(settings: Settings, loaded: Loaded) -> int:
     try:
         for child in children:
             await child.start()
-        _ready(settings, loaded, children)
+        trouble = await _node_settled(loaded) if loaded.config.node else ""
+        _ready(settings, loaded, children, trouble)
         dog = asyncio.create_task(sdnotify.feed_watchdog())
         await asyncio.gather(*(child.wait() for child in children), dog)
         await asyncio.Event().wait()
@@ -111,14 +116,41 @@ async def _up(settings: Settings, loaded: Loaded) -> int:
     return 0
 
 
-def _ready(settings: Settings, loaded: Loaded, children: list[Child]) -> None:
+async def _node_settled(loaded: Loaded) -> str:
+    """Returns when the node has met its coordinator and knows its devices, or after a while with what it lacks."""
+    node, trouble = LocalNode.of(loaded), "its node does not answer"
+    for _ in range(int(SETTLED_WITHIN / LOOK_EVERY)):
+        with contextlib.suppress(EdgePandaError):
+            status = await node.request("status", {}, within=SETTLED_WITHIN)
+            card = status["card"] or {}
+            things = [*card.get("devices", {}).values(), *card.get("capabilities", {}).values()]
+            probing = any(thing.get("state", "probing") == "probing" for thing in things)
+            if status["coordinator"] and not probing:
+                return ""
+            refused = status["problem"] or status["broker_error"]
+            trouble = refused["message"] if refused else "its node has no coordinator yet"
+            trouble = "its node still looks at its devices" if status["coordinator"] else trouble
+        await asyncio.sleep(LOOK_EVERY)
+    return trouble
+
+
+def _ready(settings: Settings, loaded: Loaded, children: list[Child], trouble: str) -> None:
     sdnotify.notify("READY=1")
     if settings.json:
         pids = {child.name: child.pid for child in children}
-        emit({"at": time.time(), "process": "up", "event": "ready", "pid": os.getpid(), "processes": pids})
+        emit(
+            {
+                "at": time.time(),
+                "process": "up",
+                "event": "ready",
+                "pid": os.getpid(),
+                "processes": pids,
+                "lacks": trouble,
+            }
+        )
         return
     names = ", ".join(child.name for child in children)
-    say(click.style(f"ready: {names}", fg="green"))
+    say(click.style(f"ready: {names}", fg="green") + (f", but {trouble}" if trouble else ""))
     option = "" if loaded.path.name == str(loaded.path) else f" --config {loaded.path}"
     say(f"Next, in another terminal: edgepanda card{option}   (what there is to do)")
     say("Ctrl-C ends all of it.")
