@@ -44,7 +44,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def with_seq(self, node: str, attempt: int, seq: int) -> dict[str, int]:
         """`seqs` with this report in it. Kept by node, so that nobody can hide another node's reports."""
-        return {**self.seqs, f"{node}.{attempt}": seq}
+        key = f"{node}.{attempt}"
+        return {**self.seqs, key: max(seq, self.seqs.get(key, 0))}
 
     def row(self) -> TaskRow:
         """The form that the ledger keeps."""

@@ -52,7 +52,7 @@ class Reports:
         live = self._book.find(report.task)
         if live is None:
             live = self._direct(report, node)
-        if live is None or live.record.seen(node, report.attempt, report.seq):
+        if live is None or self._repeated(live, report, node):
             self._acknowledged(report, node)
             self._again(report, live, node)
             return
@@ -63,6 +63,13 @@ class Reports:
             live.record = before
             self._stale(report, live, node, error)
         self._acknowledged(report, node)
+
+    def _repeated(self, live: Live, report: messages.Report, node: str) -> bool:
+        """Taken before. A `starting` may be overtaken by a later report, so for it the state decides."""
+        standing = live.record.standing
+        if isinstance(report, messages.Starting) and standing.fence == report.attempt:
+            return standing.state is not State.LEASED
+        return live.record.seen(node, report.attempt, report.seq)
 
     def output(self, output: messages.Output) -> None:
         """Lines of a running attempt."""
