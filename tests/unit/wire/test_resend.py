@@ -157,6 +157,22 @@ def test_bodies_of_one_turn_for_one_topic_share_an_envelope_in_order():
     in_jumping_time(main())
 
 
+def test_after_a_broken_link_nothing_waits_for_the_rest_of_its_half_minute():
+    async def main() -> None:
+        wire = Wire()
+        wire.go(up=True)
+        wire.bus.deliver(topics.EVENTS, event("a"))
+        await asyncio.sleep(62)
+        said = len(wire.times("a"))
+        wire.go(up=False)
+        wire.go(up=True)
+        await asyncio.sleep(0.1)
+        assert len(wire.times("a")) == said + 1
+        await wire.bus.stop()
+
+    in_jumping_time(main())
+
+
 def test_urgent_topics_go_first_of_what_is_said_in_one_turn():
     async def main() -> None:
         wire = Wire()
