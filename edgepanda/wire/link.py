@@ -149,7 +149,8 @@ class Link:
             )
         except (OSError, ValueError) as error:
             self._drop()
-            return LinkError(f"{error}", where=str(self._address), cure="is the broker running, and the address right?")
+            reason = getattr(error, "strerror", None) or error
+            return LinkError(f"{reason}", where=str(self._address), cure="is the broker running, and the address right?")
         self._watch(client)
         ticker = asyncio.create_task(self._tick(client))
         try:
