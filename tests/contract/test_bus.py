@@ -8,6 +8,7 @@ import itertools
 import os
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -136,12 +137,12 @@ async def seated(
 
 @contextlib.asynccontextmanager
 async def raw_client(
-    broker: Process, on_message: Callable[[str, bytes, bool], None] | None = None, topic: str = ""
+    broker: Process | BrokerAddress, on_message: Callable[[str, bytes, bool], None] | None = None, topic: str = ""
 ) -> AsyncIterator[Link]:
     """A connection that says any bytes."""
     up = asyncio.Event()
     link = Link(
-        parse_broker(broker.url),
+        parse_broker(broker.url) if isinstance(broker, Process) else broker,
         f"raw-{os.urandom(6).hex()}",
         subscriptions=[(topic, 1)] if topic else [],
         will=lambda: None,
@@ -516,6 +517,12 @@ async def test_an_access_list_keeps_others_topics_away(base):
             assert not listener.bus.counts
 
 
+async def packet(reader: asyncio.StreamReader) -> bytes:
+    """What follows the fixed header of the next, short packet."""
+    _, size = await reader.readexactly(2)
+    return await reader.readexactly(size)
+
+
 async def test_a_broker_that_refuses_a_subscription():
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await packet(reader)
@@ -524,10 +531,6 @@ async def test_a_broker_that_refuses_a_subscription():
         writer.write(b"\x90\x03" + subscribe[:2] + b"\x80")
         await reader.read()
         writer.close()
-
-    async def packet(reader: asyncio.StreamReader) -> bytes:
-        _, size = await reader.readexactly(2)
-        return await reader.readexactly(size)
 
     async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
@@ -569,6 +572,33 @@ async def test_tls_carries_large_bodies_with_nodelay(tmp_path: Path, base: str):
                 site.bus.send(topics.EVENTS, event(f"{number}", 60_000))
             assert [(await listener.next()).body.id for _ in range(20)] == [str(n) for n in range(20)]
             assert site.bus.link._client.socket().getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+async def test_several_messages_in_one_tls_record_are_all_read(tmp_path: Path):
+    """The socket is silent after the record: what is left stands in the TLS layer alone."""
+    authority = Authority()
+    certificate, key = authority.issue(["127.0.0.1"])
+    for name, text in (("ca", authority.certificate), ("cert", certificate), ("key", key)):
+        (tmp_path / name).write_text(text)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await packet(reader)
+        writer.write(b"\x20\x02\x00\x00")
+        subscribe = await packet(reader)
+        messages_ = b"".join(b"\x30\x04\x00\x01t%d" % number for number in range(5))
+        writer.write(b"\x90\x03" + subscribe[:2] + b"\x00" + messages_)
+        await reader.read()
+        writer.close()
+
+    got: asyncio.Queue[bytes] = asyncio.Queue()
+    async with await asyncio.start_server(talk, "127.0.0.1", 0, ssl=context) as server:
+        port = server.sockets[0].getsockname()[1]
+        address = msgspec.structs.replace(parse_broker(f"mqtts://127.0.0.1:{port}"), ca_file=str(tmp_path / "ca"))
+        async with raw_client(address, lambda _topic, payload, _retained: got.put_nowait(payload), "t"):
+            async with asyncio.timeout(2):
+                assert [await got.get() for _ in range(5)] == [b"%d" % n for n in range(5)]
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="no IPv6 loopback")
