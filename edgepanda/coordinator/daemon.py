@@ -214,6 +214,7 @@ class Coordinator:
         if node.incarnation != before:
             self.book.keep_node(node.row())
             self.leases.restarted(node, claim.held)
+        self._acknowledge(node.name, claim.id)  # with our head, which the node holds against what it has seen
         self.leases.renew(node, claim.held, resend=True)
         self.book.before_flush(self.leases.match)
 

@@ -98,6 +98,7 @@ class Attempts:
         self._arbiter = Arbiter()
         self._known: OrderedDict[Key, bytes | None] = OrderedDict()  # ended ones, with their last word
         self.running: dict[Key, Attempt] = {}
+        self._ending = False
 
     # questions
 
@@ -298,7 +299,7 @@ class Attempts:
         except TimeoutError:
             raise _NeverBegan("no permit came", "no_permit") from None
         finally:
-            self._reporter.acknowledged((starting.id,), None)
+            self._reporter.acknowledged((starting.id,))
 
     async def _act(self, attempt: Attempt) -> CallResult:
         task = attempt.task
@@ -352,7 +353,7 @@ class Attempts:
     def _finish(self, attempt: Attempt, result: CallResult) -> Finished:
         finished = Finished(
             outcome=result.outcome,
-            code="" if result.outcome == "succeeded" else "failed",
+            code="" if result.outcome == "succeeded" else result.reason or "failed",
             value=result.value,
             evidence=result.evidence,
             answers=tuple(Answer(criterion=a.criterion, met=a.met, evidence=a.evidence) for a in result.answers),
@@ -364,6 +365,11 @@ class Attempts:
 
     def _failed(self, attempt: Attempt, error: EdgePandaError) -> Finished:
         """It began, and ended with an error."""
+        left = is_unknown(error) and self._ending and self._devices.attaches(attempt.device)
+        if error.details.get("reason") == "exit" or left:
+            return Finished(
+                outcome="failed", code="draining", message="it goes on without this node, which joins it later"
+            )
         if attempt.why in ("lease_over", "fence_retired", "draining") or is_unknown(error):
             return self._interrupted(attempt, error)
         outcome: Outcome = {"timeout": "timed_out", "cancelled": "cancelled"}.get(error.code, "failed")  # type: ignore[assignment]
@@ -509,6 +515,7 @@ class Attempts:
 
     async def drain(self, seconds: float) -> None:
         """Wait for what runs, at most so long; then stop what is left, but for commands, which outlive us."""
+        self._ending = True
         runners = [a.runner for a in self.running.values() if a.runner is not None]
         if runners:
             log.info("waiting up to %g s for %d attempts", seconds, len(runners))
@@ -534,8 +541,10 @@ def _stopped(attempt: Attempt) -> EdgePandaError:
 
 
 def is_unknown(error: EdgePandaError) -> bool:
-    """True if the driver's host died in the middle, so that nobody knows what was done."""
-    return isinstance(error, DriverError) and bool(error.details.get("unknown"))
+    """True if the driver's host died in the middle, or nobody saw how a command ended: it may have been done."""
+    return isinstance(error, DriverError) and bool(
+        error.details.get("unknown") or error.details.get("reason") == "interrupted"
+    )
 
 
 def consent_required(capability: str) -> EdgePandaError:

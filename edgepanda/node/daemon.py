@@ -228,18 +228,17 @@ class NodeDaemon:
     def _on_presence(self, message: Message) -> None:
         presence: messages.Presence = message.body
         if presence.online:
-            self._meet(presence.epoch, presence.head, claim=True)
+            self._meet(presence.epoch, presence.head, retained=message.retained)
         elif presence.epoch == self._site.epoch:
             self._site.lost()
 
     def _on_hello(self, message: Message) -> None:
         if not message.retained:
-            self._meet(message.body.epoch, message.body.head, claim=True)
+            self._meet(message.body.epoch, message.body.head)
 
-    def _meet(self, epoch: int, head: Head, *, claim: bool) -> None:
+    def _meet(self, epoch: int, head: Head, *, retained: bool = False) -> None:
         async def meet() -> None:
-            known = self._site.epoch
-            if await self._site.meet(epoch, head) and (claim or known != epoch):
+            if await self._site.meet(epoch, head, retained=retained):
                 self._say_claim()
 
         self._spawn(meet())
@@ -260,7 +259,8 @@ class NodeDaemon:
                 if body.stamp.incarnation == self.journal.incarnation:
                     self.attempts.renew(body)
             case messages.Ack():
-                self._reporter.acknowledged((*body.of, *body.unsupported), body.head)
+                if body.head is None or self._site.saw(body.head):
+                    self._reporter.acknowledged((*body.of, *body.unsupported))
             case messages.Peers():
                 self._site.take_peers(body.peers)
             case messages.Ask():

@@ -91,10 +91,10 @@ class Calls:
             running.future.set_result(raw)
 
     def fail(self, text: str) -> None:
-        """Ends all calls with `io`."""
+        """Ends all calls with `io`; `details.unknown` says that nobody knows what they had done."""
         for running in self.all():
             where = f"{running.params.device}.{running.params.action}"
-            self.settle(running, DriverError(text, where=where), None)
+            self.settle(running, DriverError(text, where=where, details={"unknown": True}), None)
 
     def end_within(self, running: Running, seconds: float, otherwise: Callable[[], None]) -> None:
         """Replaces a call's timer: after `seconds`, if it still runs, `otherwise` is called."""

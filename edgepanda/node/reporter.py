@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from edgepanda.errors import EdgePandaError
-from edgepanda.model.head import Head
 from edgepanda.node.journal import AttemptRow, Journal, OutboxItem
 from edgepanda.wire import messages, topics
 from edgepanda.wire.bus import Bus
@@ -73,7 +72,7 @@ class Reporter:
                 self._timer = loop.call_later(PATIENCE, self._write_late)
         self.say(report)
 
-    def acknowledged(self, ids: tuple[str, ...], head: Head | None) -> None:
+    def acknowledged(self, ids: tuple[str, ...]) -> None:
         """The coordinator has these."""
         if self.bus is not None:
             self.bus.settle(ids)
@@ -84,8 +83,6 @@ class Reporter:
                 self.unacknowledged.discard(ended)
                 if self._unwritten.pop(report_id, None) is None:
                     written.append(report_id)
-        if head is not None:
-            self._journal.see(head)
         if written:
             self.keep(self._journal.acknowledge(written))
 

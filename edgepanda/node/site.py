@@ -30,14 +30,16 @@ class Site:
         self._peers = msgspec.convert(dict(stored), PeerList) if stored else None
         self.directory.replace(self._peers)
 
-    async def meet(self, epoch: int, head: Head) -> bool:
+    async def meet(self, epoch: int, head: Head, *, retained: bool = False) -> bool:
         """A coordinator of this ledger and epoch speaks. True if we obey it from now on.
 
-        Refused: another ledger than the accepted one, a lower epoch, a ledger that lacks what we have seen of it.
+        Refused: another ledger than the accepted one, a lower epoch, a ledger that lacks what we have seen of it. A
+        `retained` word is as old as the coordinator's start, so its head says nothing about the ledger of now.
         """
         try:
             await self._journal.note_coordinator(head.ledger, epoch)
-            self._check_height(head)
+            if not retained:
+                self._check_height(head)
         except EdgePandaError as error:
             if error.code in ("ledger_foreign", "epoch_stale", "ledger_behind"):
                 self._refuse(error)
@@ -45,6 +47,16 @@ class Site:
             log.error("the coordinator's epoch cannot be kept: %s [%s]", error, error.code)
         self.problem = None
         self.epoch = epoch
+        return True
+
+    def saw(self, head: Head) -> bool:
+        """The coordinator shows its head as it is now. False if it lacks what we have seen: obeyed no longer."""
+        try:
+            self._check_height(head)
+        except EdgePandaError as error:
+            self._refuse(error)
+            return False
+        self._journal.see(head)
         return True
 
     def lost(self) -> None:
