@@ -8,6 +8,7 @@ import click
 
 from edgepanda.cli.common import Settings, ask, command
 from edgepanda.cli.out import coloured, emit, say
+from edgepanda.errors import EdgePandaError
 
 
 @command(
@@ -22,7 +23,13 @@ def cancel_command(settings: Settings, task_id: str, because: str) -> None:
     A task that nobody holds ends at once. Otherwise its node ends it and reports; if it finished first, it stays
     finished.
     """
-    done = ask(settings, lambda client: client.cancel(task_id, because))
+    try:
+        done = ask(settings, lambda client: client.cancel(task_id, because))
+    except EdgePandaError as error:
+        if error.code != "invalid_state":
+            raise
+        state = error.details.get("state", "over")
+        raise EdgePandaError(f"the task has ended already: it is {state}", code=error.code, where=task_id) from error
     _tell(settings, done, "" if done["state"] == "cancelled" else "; its node was asked to end it")
 
 
@@ -54,7 +61,7 @@ def resolve_command(settings: Settings, task_id: str, outcome: str, because: str
     """,
 )
 @click.argument("task_id", metavar="ID")
-@click.argument("verdict", type=click.Choice(["accept", "again", "reject"]))
+@click.argument("verdict", metavar="accept|again|reject", type=click.Choice(["accept", "again", "reject"]))
 @click.option("--because", default="", help="Why; it is recorded.")
 def review_command(settings: Settings, task_id: str, verdict: str, because: str) -> None:
     """Accept a task's result, have it done again, or reject it.

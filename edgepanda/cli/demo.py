@@ -17,7 +17,7 @@ from edgepanda.cli.audit import show_proof
 from edgepanda.cli.common import Settings, command, quiet
 from edgepanda.cli.daemons import URL_LINE
 from edgepanda.cli.exits import FAILED, INTERRUPTED, OK
-from edgepanda.cli.follow import View, follow, live_view, show_result
+from edgepanda.cli.follow import Followed, View, follow, live_view, show_result
 from edgepanda.cli.init import make_site
 from edgepanda.cli.out import emit, say
 from edgepanda.cli.supervisor import Child, stop_all
@@ -188,6 +188,6 @@ async def _move_and_prove(client: AsyncClient, view: View) -> tuple[TaskView, di
 
     task_id = new_id()
     work = client.run("servo.move", {"angle": ANGLE}, id=task_id, criteria=[CRITERION], goal="show the main job")
-    done = await follow(client, task_id, view, work)
+    done = await follow(client, Followed(task_id), view, work)
     view.status("asking the witnesses, checking the ledger ...")
     return done, await client.verify()

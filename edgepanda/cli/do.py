@@ -12,7 +12,7 @@ from edgepanda.cli.arguments import find_offer, parse_args
 from edgepanda.cli.cards import fetch_offers, offers_of
 from edgepanda.cli.common import Settings, command, quiet
 from edgepanda.cli.exits import FAILED, OK, task_code
-from edgepanda.cli.follow import View, detaching, follow, live_view, show_result
+from edgepanda.cli.follow import Followed, View, detaching, follow, live_view, show_result
 from edgepanda.cli.local import LocalNode
 from edgepanda.cli.out import coloured, emit, fields, hint, plain, say
 from edgepanda.errors import EdgePandaError
@@ -31,9 +31,8 @@ class _Try:
 
     def __init__(self, settings: Settings, target: str, words: tuple[str, ...], task_id: str) -> None:
         self.settings, self.target, self.words, self.id = settings, target, words, task_id
-        self.offer: Offer | None = None
+        self.task = Followed(task_id)
         self.published = False
-        self.answered = False
 
 
 @command(
@@ -62,7 +61,7 @@ def do_command(settings: Settings, target: str, words: tuple[str, ...]) -> int:
 
     quiet(settings)
     attempt = _Try(settings, target, words, new_id())
-    with detaching(attempt.id, settings.json, submitted=lambda: attempt.answered):
+    with detaching(attempt.task, settings.json):
         try:
             view = asyncio.run(_at_site(attempt))
         except EdgePandaError as error:
@@ -84,10 +83,10 @@ async def _at_site(attempt: _Try) -> TaskView:
     within = min(settings.timeout or ANSWER_WITHIN, ASIDE if local.present else ANSWER_WITHIN)
     async with AsyncClient.from_config(settings.config, answer_within=within, watch=True) as client:
         node = attempt.target.rpartition("/")[0] or None
-        attempt.offer = offer = find_offer(await fetch_offers(client, node), attempt.target)
+        offer = find_offer(await fetch_offers(client, node), attempt.target)
         args = parse_args(attempt.words, offer.action)
         with live_view(settings.json, f"{attempt.target} ...") as view:
-            return await follow(client, attempt.id, view, _run(client, attempt, offer, args))
+            return await follow(client, attempt.task, view, _run(client, attempt, offer, args))
 
 
 async def _run(client: AsyncClient, attempt: _Try, offer: Offer, args: dict[str, Any]) -> TaskView:
@@ -97,9 +96,7 @@ async def _run(client: AsyncClient, attempt: _Try, offer: Offer, args: dict[str,
     elif "/" in attempt.target:
         where |= {"node": offer.node}
     attempt.published = True
-    view = await client.run(args=args, id=attempt.id, timeout=attempt.settings.timeout, **where)
-    attempt.answered = True
-    return view
+    return await client.run(args=args, id=attempt.id, timeout=attempt.settings.timeout, **where)
 
 
 async def _locally(attempt: _Try, error: EdgePandaError) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edgepanda.cli.events import describe
@@ -87,9 +87,16 @@ def live_view(as_json: bool, text: str) -> Iterator[View]:
             yield Terminal(console, spinner)
 
 
-async def follow(client: AsyncClient, task_id: str, view: View, work: Awaitable[TaskView]) -> TaskView:
+class Followed:
+    """A task that somebody waits for: its id, and whether the ledger is known to have it."""
+
+    def __init__(self, task_id: str, *, known: bool = False) -> None:
+        self.id, self.known = task_id, known
+
+
+async def follow(client: AsyncClient, task: Followed, view: View, work: Awaitable[TaskView]) -> TaskView:
     """Show the task's events while `work` waits for its end. The client must watch."""
-    printer = asyncio.create_task(_print_events(client, task_id, view))
+    printer = asyncio.create_task(_print_events(client, task, view))
     try:
         found = await work
         if found.ended or found.needs_person:  # the answer may be here before the last event
@@ -100,10 +107,11 @@ async def follow(client: AsyncClient, task_id: str, view: View, work: Awaitable[
         await asyncio.gather(printer, return_exceptions=True)
 
 
-async def _print_events(client: AsyncClient, task_id: str, view: View) -> None:
+async def _print_events(client: AsyncClient, task: Followed, view: View) -> None:
     async for event in client.watch():
-        if event.task != task_id:
+        if event.task != task.id:
             continue
+        task.known = True
         text = describe(event.kind, event.data, event.attempt)
         if event.seq:
             view.line(f"{clock(event.at)}  {text}")
@@ -114,15 +122,15 @@ async def _print_events(client: AsyncClient, task_id: str, view: View) -> None:
 
 
 @contextlib.contextmanager
-def detaching(task_id: str, as_json: bool, *, submitted: Callable[[], bool] = lambda: True) -> Iterator[None]:
+def detaching(task: Followed, as_json: bool) -> Iterator[None]:
     """Ctrl-C leaves the task alone: says how to come back to it, and exits with 130."""
     try:
         yield
     except KeyboardInterrupt:
         if as_json:
-            emit({"detached": task_id, "submitted": submitted()})
-        goes_on = "the task goes on" if submitted() else "the task may have been submitted, and then goes on"
-        hint(f"\ndetached; {goes_on}. To come back: edgepanda watch {task_id}. To end it: edgepanda cancel {task_id}")
+            emit({"detached": task.id, "submitted": task.known})
+        goes_on = "the task goes on" if task.known else "the task may have been submitted, and then goes on"
+        hint(f"\ndetached; {goes_on}. To come back: edgepanda watch {task.id}. To end it: edgepanda cancel {task.id}")
         raise SystemExit(INTERRUPTED) from None
 
 

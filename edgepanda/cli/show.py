@@ -77,7 +77,7 @@ def _asked(view: TaskView) -> list[tuple[str, str]]:
         ("priority", str(view.priority) if view.priority else ""),
         ("rules", f"tier {view.tier}, replay {view.replay}"),
         ("attempt", str(view.attempt) if view.attempt else ""),
-        ("progress", view.progress if not view.ended else ""),
+        ("progress", view.progress if view.state == "running" else ""),
         ("cancel", "asked for" if view.cancel and not view.ended else ""),
     ]
 

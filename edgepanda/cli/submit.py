@@ -10,7 +10,7 @@ from edgepanda.cli.arguments import ArgumentError, guess_args, parse_args
 from edgepanda.cli.cards import fetch_offers
 from edgepanda.cli.common import Settings, ask, command, duration
 from edgepanda.cli.exits import task_code
-from edgepanda.cli.follow import detaching, follow, live_view, show_result
+from edgepanda.cli.follow import Followed, detaching, follow, live_view, show_result
 from edgepanda.cli.out import emit, say
 
 if TYPE_CHECKING:
@@ -63,8 +63,11 @@ def submit_command(settings: Settings, capability: str, words: tuple[str, ...], 
         else:
             say(done["id"])
         return 0
-    with detaching(task_id, settings.json, submitted=lambda: False):
-        view = ask(settings, lambda client: _submit_and_wait(client, settings, capability, words, rest), watch=True)
+    task = Followed(task_id)
+    with detaching(task, settings.json):
+        view = ask(
+            settings, lambda client: _submit_and_wait(client, settings, task, capability, words, rest), watch=True
+        )
     if settings.json:
         emit(view)
     else:
@@ -106,11 +109,16 @@ async def _submit(client: AsyncClient, capability: str, words: tuple[str, ...], 
 
 
 async def _submit_and_wait(
-    client: AsyncClient, settings: Settings, capability: str, words: tuple[str, ...], rest: dict[str, Any]
+    client: AsyncClient,
+    settings: Settings,
+    task: Followed,
+    capability: str,
+    words: tuple[str, ...],
+    rest: dict[str, Any],
 ) -> TaskView:
     args = await _args(client, capability, words, rest)
     if not settings.json:
-        say(rest["id"])
+        say(task.id)
     with live_view(settings.json, f"{capability} ...") as view:
         work = client.run(capability, args, timeout=settings.timeout, **rest)
-        return await follow(client, rest["id"], view, work)
+        return await follow(client, task, view, work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import secrets
 import signal
 import socket
@@ -163,9 +164,11 @@ class Child:
                 self.ready.set()
 
     def _failure(self, code: int) -> EdgePandaError:
-        said = self.last_line.removeprefix("error: ")
+        """Its own last words, `error: what happened [code]`, where it had any."""
+        said = re.fullmatch(r"error: (.*) \[([a-z_]+)\]", self.last_line)
         return EdgePandaError(
-            f"the {self.name} could not start: {said or _ended(code)}", code="process_ended", where=self.name
+            f"the {self.name} could not start: {said[1] if said else _ended(code)}",
+            code=said[2] if said else "process_ended",
         )
 
 

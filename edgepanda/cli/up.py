@@ -41,6 +41,8 @@ class _Printer:
     def happened(self, name: str, what: str, detail: str = "") -> None:
         if self._json:
             emit({"at": time.time(), "process": name, "event": what, "detail": detail})
+        elif what == "ending":
+            say("ending: the node first, so that its devices go to their safe state")
         elif what in ("restarting", "killed"):
             say(f"{name:<11} | {click.style(what, fg='yellow')}: {detail}")
 
@@ -95,6 +97,7 @@ async def _up(settings: Settings, loaded: Loaded) -> int:
         nonlocal stopped
         if not stopped:
             stopped = True
+            printer.happened("up", "ending")
             task.cancel()
 
     for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

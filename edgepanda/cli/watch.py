@@ -11,7 +11,7 @@ import msgspec
 from edgepanda.cli.common import Settings, ask, command
 from edgepanda.cli.events import describe
 from edgepanda.cli.exits import INTERRUPTED, task_code
-from edgepanda.cli.follow import detaching, follow, live_view, show_result
+from edgepanda.cli.follow import Followed, detaching, follow, live_view, show_result
 from edgepanda.cli.out import clock, emit, hint, say
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def watch_command(settings: Settings, task_id: str | None) -> int:
     """
     if task_id is None:
         return _watch_site(settings)
-    with detaching(task_id, settings.json):
+    with detaching(Followed(task_id, known=True), settings.json):
         view = ask(settings, lambda client: _watch_task(client, settings, task_id), watch=True)
     if settings.json:
         emit({"task": msgspec.to_builtins(view)})
@@ -62,7 +62,7 @@ async def _watch_task(client: AsyncClient, settings: Settings, task_id: str) -> 
             printer.cancel()
             await asyncio.gather(printer, return_exceptions=True)
     with live_view(False, f"{before.state} ...") as view:
-        return await follow(client, task_id, view, waiting)
+        return await follow(client, Followed(task_id, known=True), view, waiting)
 
 
 async def _emit_events(client: AsyncClient, task_id: str | None) -> None:
