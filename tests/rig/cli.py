@@ -1,0 +1,160 @@
+"""A person at a terminal: a home and a folder of their own, and the `edgepanda` command as a real process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.rig.brokers import free_port
+
+PATIENCE = 30.0  # seconds for one command, and for a process to be ready or gone
+
+
+class Running:
+    """A process of the command line that goes on; what it prints is kept."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._news = threading.Condition()
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._news:
+                self.lines.append(line.rstrip("\n"))
+                self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+    def wait_for(self, pattern: str, *, after: int = 0, within: float = PATIENCE) -> str:
+        """The first line, from the one numbered `after` on, that the pattern is found in."""
+
+        def found() -> str | None:
+            return next((line for line in self.lines[after:] if re.search(pattern, line)), None)
+
+        with self._news:
+            self._news.wait_for(lambda: found() is not None or self._ended, timeout=within)
+            line = found()
+        assert line is not None, f"{pattern!r} is not in:\n{self.text}"
+        return line
+
+    @property
+    def text(self) -> str:
+        """All that it has printed."""
+        return "\n".join(self.lines)
+
+    def end(self, sign: signal.Signals = signal.SIGTERM) -> int:
+        """Send the signal and give the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(sign)
+        try:
+            code = self.process.wait(PATIENCE)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+        self._reader.join(PATIENCE)
+        return code
+
+
+class Person:
+    """Somebody with an empty home, in an empty folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.folder, self.temporary = folder / "home", folder / "here", folder / "tmp"
+        for each in (self.home, self.folder, self.temporary):
+            each.mkdir(parents=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Nothing of the developer's own."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("EDGEPANDA_", "XDG_"))}
+        path = f"{Path(sys.executable).parent}:{kept.get('PATH', '')}"
+        return {**kept, "HOME": str(self.home), "TMPDIR": str(self.temporary), "PATH": path, "TERM": "dumb"}
+
+    def run(self, *words: str, within: float = PATIENCE) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "edgepanda", *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=within,
+        )
+
+    def ok(self, *words: str) -> str:
+        """What a command prints that must succeed."""
+        done = self.run(*words)
+        assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def json(self, *words: str) -> Any:
+        """The document of a command with --json that must succeed."""
+        return json.loads(self.ok(*words, "--json"))
+
+    def start(self, *words: str) -> Running:
+        """Start a command that goes on."""
+        process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "edgepanda", *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return Running(process)
+
+    def listen_anywhere(self) -> None:
+        """Let the embedded broker of the configuration listen on a free port."""
+        config = self.folder / "edgepanda.toml"
+        text = config.read_text()
+        line = f'listen = "127.0.0.1:{free_port()}"'
+        assert '# listen = "127.0.0.1:1883"' in text
+        config.write_text(text.replace('# listen = "127.0.0.1:1883"', line))
+
+    def configure(self, text: str) -> None:
+        """Add to the configuration."""
+        with (self.folder / "edgepanda.toml").open("a") as file:
+            file.write(text)
+
+    @contextlib.contextmanager
+    def up(self) -> Iterator[Running]:
+        """`edgepanda up`, ready; ended afterwards."""
+        running = self.start("up")
+        try:
+            running.wait_for("^ready: ")
+            yield running
+        finally:
+            running.end()
+
+    def processes(self) -> list[str]:
+        """Command lines of all processes that belong to this person's folders, zombies left out."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    if str(self.folder.parent) in line or self._works_here(entry):
+                        found.append(f"{entry.name} {line}")
+        return found
+
+    def _works_here(self, process: Path) -> bool:
+        return str(process.joinpath("cwd").readlink()).startswith(str(self.folder.parent))

@@ -1,0 +1,86 @@
+"""The commented configuration: what `init` writes, what config/ holds, and that nothing is forgotten in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from edgepanda.cli.daemons import listen_address
+from edgepanda.cli.init_file import render
+from edgepanda.cli.up import planned
+from edgepanda.errors import EdgePandaError
+from edgepanda.model import config
+from edgepanda.model.config import Loaded, load_config
+
+ROOT = Path(__file__).parents[3]
+TEXT = render(site="home", site_key="", broker="", node="desk")
+KEY = "ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+
+def loaded(tmp_path: Path, text: str) -> Loaded:
+    path = tmp_path / "edgepanda.toml"
+    path.write_text(text)
+    return load_config(path)
+
+
+def test_the_file_in_config_is_what_init_writes() -> None:
+    assert (ROOT / "config/edgepanda.toml").read_text() == TEXT
+
+
+def test_it_is_a_configuration_and_starts_everything(tmp_path: Path) -> None:
+    assert planned(loaded(tmp_path, TEXT)) == ["broker", "coordinator", "node"]
+
+
+def test_every_key_stands_in_it_with_its_default(tmp_path: Path) -> None:
+    """Each line `# key = default` may be uncommented without changing anything."""
+    for kind in (config.Site, config.Broker, config.Coordinator, config.Node):
+        for field in msgspec.structs.fields(kind):
+            assert f"{field.name} = " in TEXT, f"{kind.__name__}.{field.name}"
+    plain = TEXT.replace('# state_dir = ".edgepanda"', 'state_dir = ".edgepanda"')
+    for key in ("lease_ttl", "base", "url", "listen", "password_file", "password_env", "ca_file", "server_name"):
+        plain = plain.replace(f"# {key} = ", f"{key} = ")
+    for key in ("slots", "beat", "drain", "key"):
+        plain = plain.replace(f"# {key} = ", f"{key} = ")
+    before, after = loaded(tmp_path, TEXT), loaded(tmp_path, plain)
+    assert msgspec.structs.replace(after.config, state_dir="") == before.config
+    assert after.state_dir == before.state_dir
+
+
+def test_the_commented_capability_is_right(tmp_path: Path) -> None:
+    tail = TEXT[TEXT.index('# [capabilities."disk.free"]') :].replace("# ", "")
+    assert loaded(tmp_path, f"[node]\n{tail}").config.capabilities["disk.free"]["tier"] == 0
+
+
+def test_a_second_machine_runs_only_a_node(tmp_path: Path) -> None:
+    text = render(site="home", site_key=KEY, broker="mqtt://broker.lan", node="shed")
+    found = loaded(tmp_path, text)
+    assert planned(found) == ["node"]
+    assert found.config.site.key == KEY
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "config/examples").glob("*.toml")), ids=lambda path: path.stem)
+def test_the_examples_can_be_used(path: Path) -> None:
+    assert planned(load_config(path))
+
+
+def test_nothing_to_start_is_told(tmp_path: Path) -> None:
+    with pytest.raises(EdgePandaError, match="nothing to start"):
+        planned(loaded(tmp_path, ""))
+
+
+@pytest.mark.parametrize(
+    ("listen", "found"),
+    [("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:1884", ("::1", 1884)), ("localhost", ("localhost", 1883))],
+)
+def test_where_the_embedded_broker_listens(listen: str, found: tuple[str, int], tmp_path: Path) -> None:
+    assert listen_address(loaded(tmp_path, f'[broker]\nlisten = "{listen}"')) == found
+
+
+@pytest.mark.parametrize("listen", ["", ":1883", "127.0.0.1:x", "127.0.0.1:99999", "mqtt://127.0.0.1", "a@b:1"])
+def test_a_wrong_address_names_file_and_key(listen: str, tmp_path: Path) -> None:
+    with pytest.raises(EdgePandaError) as caught:
+        listen_address(loaded(tmp_path, f'[broker]\nlisten = "{listen}"'))
+    assert caught.value.code == "config_invalid"
+    assert caught.value.where.endswith("edgepanda.toml: broker.listen")
