@@ -190,8 +190,7 @@ class Coordinator:
     # what comes in
 
     def _on_request(self, message: Message) -> None:
-        if not message.retained:
-            self.requests.take(message.body, message.sender)
+        self.requests.take(message.body, message.sender)
 
     def _node(self, message: Message) -> Node:
         return self.fleet.node(message.name, message.sender.kid)
@@ -227,10 +226,9 @@ class Coordinator:
             self._ask(node)
 
     def _on_report(self, message: Message) -> None:
-        if not message.retained:
-            if isinstance(message.body, messages.Report):
-                self.reports.take(message.body, message.name)
-            self.bus.settle(_settles(message.body))
+        if isinstance(message.body, messages.Report):
+            self.reports.take(message.body, message.name)
+        self.bus.settle(_settles(message.body))
 
     def _on_output(self, message: Message) -> None:
         self.reports.output(message.body)

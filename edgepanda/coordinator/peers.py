@@ -8,6 +8,7 @@ import msgspec
 from tinydb.table import Document
 
 from edgepanda.documents import Documents
+from edgepanda.model.ids import check_name
 from edgepanda.trust.identity import Identity
 from edgepanda.trust.peers import Directory, Peer, PeerList, PeersError, add, revoke, sign_list, vouched
 
@@ -25,8 +26,9 @@ class PeersFile:
     def add(self, peer: Peer) -> None:
         """Let this peer in. An operator's entry needs the proof of a known operator, but for the first one.
 
-        Raises `PeersError`: `name_taken`, `peers_operator`.
+        Raises `EdgePandaError`: `invalid_name`, `invalid_key`, `name_taken`, `peers_operator`.
         """
+        check_name(peer.name, "peer.name")
         operators = [p for p in self.list.peers if p.role == "operator"]
         if peer.role == "operator" and operators and not vouched(self.list.site, peer, operators):
             raise PeersError("an operator's entry must be signed by an operator", code="peers_operator", where="peer")

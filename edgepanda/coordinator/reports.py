@@ -159,7 +159,7 @@ class Reports:
         self._check_fence(live, report)
         over = over_before_begin(live.record.deadlines, self._clock().boottime, queued=False)
         live.record = msgspec.structs.replace(live.record, seqs=seqs)
-        event = Happening(kind=Kind.INTERRUPTED, still_valid=not over, began=report.began)
+        event = Happening(kind=Kind.INTERRUPTED, attempt=report.attempt, still_valid=not over, began=report.began)
         self._leases.lost(live, over, event, {"began": report.began, "known": report.known})
 
     def _finished(self, report: messages.FinishedReport, live: Live, seqs: dict[str, int]) -> None:

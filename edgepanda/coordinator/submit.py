@@ -122,14 +122,21 @@ def check_args(action: Action, args: dict[str, Any]) -> SubmitError | None:
         _validator(msgspec.json.encode({"type": "object", **action.args}))(args)
     except fastjsonschema.JsonSchemaValueException as error:
         return _described(error, action)
-    except fastjsonschema.JsonSchemaDefinitionException as error:
-        return SubmitError(f"the driver's schema cannot be used: {error}", code="unsupported", where="card")
+    except SubmitError as error:
+        return error
     return None
 
 
 @functools.lru_cache(maxsize=256)
 def _validator(schema: bytes) -> Callable[[dict[str, Any]], Any]:
-    validator: Callable[[dict[str, Any]], Any] = fastjsonschema.compile(msgspec.json.decode(schema), use_default=False)
+    """The compiled schema. It comes from a node, so it may hold anything; references would be followed to anywhere."""
+    decoded = msgspec.json.decode(schema)
+    if b'"$ref"' in schema or b'"$dynamicRef"' in schema:
+        raise SubmitError("the driver's schema has references", code="unsupported", where="card")
+    try:
+        validator: Callable[[dict[str, Any]], Any] = fastjsonschema.compile(decoded, use_default=False)
+    except Exception as error:
+        raise SubmitError(f"the driver's schema cannot be used: {error}", code="unsupported", where="card") from error
     return validator
 
 

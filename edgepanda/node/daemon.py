@@ -18,7 +18,6 @@ import msgspec
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Card
 from edgepanda.model.config import Loaded
-from edgepanda.model.head import Head
 from edgepanda.model.ids import new_id
 from edgepanda.model.task import Limits, Task
 from edgepanda.node import cards
@@ -29,7 +28,8 @@ from edgepanda.node.memory import Memory
 from edgepanda.node.reporter import Reporter
 from edgepanda.node.site import Site
 from edgepanda.node.socket import LocalSocket
-from edgepanda.trust.identity import Identity
+from edgepanda.trust.identity import Identity, encode_key
+from edgepanda.trust.peers import Peer
 from edgepanda.wire import messages, topics
 from edgepanda.wire.bus import Bus, Message, Refused
 from edgepanda.wire.clock import boot_id, stamp
@@ -69,7 +69,11 @@ class NodeDaemon:
         self.journal = Journal.open(loaded.state_dir / "journal.db")
         self._memory = Memory(loaded.state_dir / "positions.json")
         self._site = Site(
-            loaded.state_dir / "node-peers.json", name=loaded.config.site.name, key=site_key, journal=self.journal
+            loaded.state_dir / "node-peers.json",
+            name=loaded.config.site.name,
+            key=site_key,
+            me=Peer(key=encode_key(self.identity.public), name=self.name, role="node"),
+            journal=self.journal,
         )
         self._reporter = Reporter(self.journal, self.name)
         self._devices = Devices(
@@ -89,6 +93,8 @@ class NodeDaemon:
         self._cloned = False
         self._recovered = False  # until then nothing is claimed: a claim says what is held
         self._sequence = 0
+        self._newest_claim = ""
+        self._early: list[messages.Lease] = []  # came before the coordinator had answered our claim
         self._lines: dict[tuple[str, int, str], list[str]] = {}
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -195,6 +201,7 @@ class NodeDaemon:
             epoch=self._site.epoch,
             stamp=stamp(self.journal.incarnation),
         )
+        self._newest_claim = claim.id
         self._bus.send(topics.CLAIM, claim, node=self.name)
 
     def _say_beat(self) -> None:
@@ -217,6 +224,8 @@ class NodeDaemon:
         while True:
             await asyncio.sleep(self._settings.beat)
             self._say_beat()
+            if not self._site.proven:
+                self._say_claim()  # it, or the answer to it, was lost
 
     async def _tick(self) -> None:
         while True:
@@ -228,24 +237,18 @@ class NodeDaemon:
     def _on_presence(self, message: Message) -> None:
         presence: messages.Presence = message.body
         if presence.online:
-            self._meet(presence.epoch, presence.head, retained=message.retained)
+            self._spawn(self._meet(presence.epoch, presence.head.ledger))
         elif presence.epoch == self._site.epoch:
             self._site.lost()
 
     def _on_hello(self, message: Message) -> None:
-        if not message.retained:
-            self._meet(message.body.epoch, message.body.head)
+        self._spawn(self._meet(message.body.epoch, message.body.head.ledger))
 
-    def _meet(self, epoch: int, head: Head, *, retained: bool = False) -> None:
-        async def meet() -> None:
-            if await self._site.meet(epoch, head, retained=retained):
-                self._say_claim()
-
-        self._spawn(meet())
+    async def _meet(self, epoch: int, ledger: str) -> None:
+        if await self._site.meet(epoch, ledger):
+            self._say_claim()
 
     def _on_inbox(self, message: Message) -> None:
-        if message.retained:
-            return
         body = message.body
         match body:
             case messages.Lease():
@@ -259,16 +262,26 @@ class NodeDaemon:
                 if body.stamp.incarnation == self.journal.incarnation:
                     self.attempts.renew(body)
             case messages.Ack():
-                if body.head is None or self._site.saw(body.head):
-                    self._reporter.acknowledged((*body.of, *body.unsupported))
+                self._on_ack(body)
             case messages.Peers():
                 self._site.take_peers(body.peers)
             case messages.Ask():
                 self._on_ask(body)
 
+    def _on_ack(self, ack: messages.Ack) -> None:
+        self._reporter.acknowledged((*ack.of, *ack.unsupported))
+        if ack.head is None:
+            return
+        if self._site.proven:
+            self.journal.see(ack.head)
+        elif self._newest_claim in ack.of and self._site.prove(ack.head):
+            early, self._early = self._early, []
+            for lease in early:
+                self._on_lease(lease)
+
     def _on_ask(self, ask: messages.Ask) -> None:
         async def answer() -> None:
-            if await self._site.meet(ask.epoch, ask.head):
+            if await self._site.meet(ask.epoch, ask.head.ledger):
                 self._bus.retain(topics.STATUS, self._status_body(True), node=self.name)
                 self._say_card()
                 self._say_claim()
@@ -279,7 +292,9 @@ class NodeDaemon:
     def _on_lease(self, lease: messages.Lease) -> None:
         ours = lease.stamp.incarnation == self.journal.incarnation and lease.stamp.boot == boot_id()
         if lease.epoch != self._site.epoch or lease.ledger != self.journal.ledger:
-            log.warning("a lease of epoch %d is ignored; we obey epoch %d", lease.epoch, self._site.epoch)
+            log.debug("a lease of epoch %d is ignored; we obey epoch %d", lease.epoch, self._site.epoch)
+        elif not self._site.proven:
+            self._early = [*self._early, lease][-self._settings.slots :]
         elif not ours:
             self.attempts.decline_stale(lease)
         else:
@@ -291,9 +306,12 @@ class NodeDaemon:
         mine = (status.incarnation, status.boot) == (self.journal.incarnation, boot_id())
         if mine and not status.online and not self._draining:
             self._bus.retain(topics.STATUS, self._status_body(True), node=self.name)
-        elif not mine and status.online and not message.retained and not self._cloned:
-            self._cloned = (self.journal.incarnation, boot_id()) > (status.incarnation, status.boot)
-            log.error("another machine has this node's key (start %d); one must get a new one", status.incarnation)
+        elif status.online and (status.incarnation, status.boot) > (self.journal.incarnation, boot_id()):
+            if not self._cloned:
+                log.error(
+                    "another machine has this node's key, and more starts: this one stops claiming; give it a new key"
+                )
+            self._cloned = True
             self._say_claim()
 
     def _refused(self, refused: Refused) -> None:

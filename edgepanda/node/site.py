@@ -12,7 +12,7 @@ from edgepanda.documents import Documents
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.head import Head
 from edgepanda.node.journal import Journal
-from edgepanda.trust.peers import Directory, PeerList, check_list
+from edgepanda.trust.peers import Directory, Peer, PeerList, check_list
 
 log = logging.getLogger("edgepanda.node")
 
@@ -20,55 +20,57 @@ log = logging.getLogger("edgepanda.node")
 class Site:
     """Checks coordinators against what this node has seen before, and lists of peers against the last one."""
 
-    def __init__(self, path: Path, *, name: str, key: bytes, journal: Journal) -> None:
+    def __init__(self, path: Path, *, name: str, key: bytes, me: Peer, journal: Journal) -> None:
         self._documents = Documents(path, exclusive=True)
         self._name, self._key, self._journal = name, key, journal
-        self.directory = Directory(key)
-        self.epoch = 0  # of the coordinator that we obey now; 0: none
+        self.directory = Directory(key, me)
+        self.epoch = 0  # of the coordinator that we claim work from now; 0: none
+        self.proven = False  # it has answered a claim of ours, so its leases are obeyed
         self.problem: EdgePandaError | None = None  # why we obey none
         stored = self._documents.table("peers").get(doc_id=1)
         self._peers = msgspec.convert(dict(stored), PeerList) if stored else None
         self.directory.replace(self._peers)
 
-    async def meet(self, epoch: int, head: Head, *, retained: bool = False) -> bool:
-        """A coordinator of this ledger and epoch speaks. True if we obey it from now on.
+    async def meet(self, epoch: int, ledger: str) -> bool:
+        """A coordinator of this ledger and epoch speaks. True if we may claim work from it.
 
-        Refused: another ledger than the accepted one, a lower epoch, a ledger that lacks what we have seen of it. A
-        `retained` word is as old as the coordinator's start, so its head says nothing about the ledger of now.
+        Refused: another ledger than the accepted one, a lower epoch. What it said may be a repetition of long ago, so
+        nothing else is believed until it has proved itself (`prove`).
         """
         try:
-            await self._journal.note_coordinator(head.ledger, epoch)
-            if not retained:
-                self._check_height(head)
+            await self._journal.note_coordinator(ledger, epoch)
         except EdgePandaError as error:
-            if error.code in ("ledger_foreign", "epoch_stale", "ledger_behind"):
-                self._refuse(error)
+            if error.code in ("ledger_foreign", "epoch_stale"):
+                if not self.epoch:
+                    self._refuse(error)
                 return False
             log.error("the coordinator's epoch cannot be kept: %s [%s]", error, error.code)
-        self.problem = None
-        self.epoch = epoch
+        if epoch != self.epoch:
+            self.epoch, self.proven = epoch, False
         return True
 
-    def saw(self, head: Head) -> bool:
-        """The coordinator shows its head as it is now. False if it lacks what we have seen: obeyed no longer."""
+    def prove(self, head: Head) -> bool:
+        """The coordinator has answered a claim that we had just made with its head: so it lives, and this is its ledger
+        now. False if that lacks what we have seen of it (`ledger_behind`): it is not obeyed.
+        """
         try:
             self._check_height(head)
         except EdgePandaError as error:
             self._refuse(error)
             return False
         self._journal.see(head)
+        self.problem, self.proven = None, True
         return True
 
     def lost(self) -> None:
         """The coordinator is away."""
-        self.epoch = 0
+        self.epoch, self.proven = 0, False
 
     def _refuse(self, error: EdgePandaError) -> None:
-        if error.code == "epoch_stale" and self.epoch:
-            return  # an old message, or an older coordinator beside the one that we obey
         if self.problem is None or self.problem.code != error.code:
             log.error("this coordinator is not obeyed: %s [%s]", error, error.code)
-        self.problem, self.epoch = error, 0
+        self.problem = error
+        self.lost()
 
     def _check_height(self, head: Head) -> None:
         witness = self._journal.witness(head.ledger)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from edgepanda.errors import EdgePandaError
+from edgepanda.unix_socket import reachable
 from edgepanda.wire.envelope import plain
 
 log = logging.getLogger("edgepanda.node")
@@ -41,7 +42,8 @@ class LocalSocket:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.unlink(missing_ok=True)
-            self._server = await asyncio.start_unix_server(self._serve, self._path, limit=LONGEST_LINE)
+            with reachable(self._path) as name:
+                self._server = await asyncio.start_unix_server(self._serve, name, limit=LONGEST_LINE)
             self._path.chmod(MODE)
         except OSError as error:
             raise EdgePandaError(

@@ -140,10 +140,10 @@ def revoke(peers: PeerList, name: str) -> PeerList:
 
 
 class Directory:
-    """The peers by key id, as the wire asks for them; the site itself is always known."""
+    """The peers by key id, as the wire asks for them; the site itself, and who asks, are always known."""
 
-    def __init__(self, site_key: bytes) -> None:
-        self._site = Peer(key=encode_key(site_key), name="site", role="site")
+    def __init__(self, site_key: bytes, me: Peer | None = None) -> None:
+        self._always = [Peer(key=encode_key(site_key), name="site", role="site"), *([me] if me else [])]
         self._by_kid: dict[str, Peer] = {}
         self._keys: dict[str, bytes] = {}
         self.replace(None)
@@ -151,7 +151,7 @@ class Directory:
     def replace(self, peers: PeerList | None) -> None:
         """Take these peers; the revoked ones are left out."""
         listed = [p for p in (peers.peers if peers else ()) if not p.revoked and p.role != "site"]
-        self._by_kid = {p.kid: p for p in [*listed, self._site]}
+        self._by_kid = {p.kid: p for p in [*listed, *self._always]}
         self._keys = {kid: p.public for kid, p in self._by_kid.items()}
 
     def get(self, kid: str) -> Peer | None:
