@@ -104,7 +104,8 @@ class Reports:
         if live.record.node != node:
             raise StateError(f"{node} does not hold {report.task}", code="fence_retired")
         seqs = live.record.with_seq(node, report.attempt, report.seq)
-        if isinstance(report, messages.Accepted):
+        said_before = isinstance(report, messages.Started) and live.record.standing.state is State.RUNNING
+        if isinstance(report, messages.Accepted) or said_before:  # a lease that came twice is answered twice
             self._check_fence(live, report)
             self._book.keep(live, msgspec.structs.replace(live.record, seqs=seqs))
         elif isinstance(report, messages.Declined):

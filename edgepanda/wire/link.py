@@ -150,7 +150,8 @@ class Link:
         except (OSError, ValueError) as error:
             self._drop()
             reason = getattr(error, "strerror", None) or error
-            return LinkError(f"{reason}", where=str(self._address), cure="is the broker running, and the address right?")
+            cure = "is the broker running, and the address right?"
+            return LinkError(f"{reason}", where=str(self._address), cure=cure)
         self._watch(client)
         ticker = asyncio.create_task(self._tick(client))
         try:
