@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from edgepanda.coordinator import record as records
+from edgepanda.coordinator.deadlines import Now, carried
 from edgepanda.coordinator.ledger import Appended, Event, Ledger, NodeRow
 from edgepanda.coordinator.record import Record
 from edgepanda.errors import EdgePandaError
@@ -24,6 +25,8 @@ from edgepanda.model.states import Happening
 from edgepanda.wire import messages
 
 log = logging.getLogger("edgepanda.coordinator")
+
+PAUSE = 1.0  # seconds between appends while the ledger takes nothing
 
 Done = Callable[[], None]
 Failed = Callable[[EdgePandaError], None]
@@ -63,6 +66,7 @@ class Book:
         self,
         ledger: Ledger,
         *,
+        clock: Callable[[], Now],
         publish: Callable[[list[messages.Event]], None],
         on_change: Callable[[Live], None],
         on_reload: Callable[[], None],
@@ -70,20 +74,24 @@ class Book:
         self.ledger = ledger
         self.live: dict[str, Live] = {}
         self.problem: EdgePandaError | None = None  # why the ledger takes nothing
-        self._publish, self._on_change, self._on_reload = publish, on_change, on_reload
+        self._clock, self._publish, self._on_change, self._on_reload = clock, publish, on_change, on_reload
         self._batch = _Batch()
         self._before_flush: list[Callable[[], None]] = []
-        self._scheduled = False
+        self._scheduled: asyncio.Handle | None = None
         self._committing: asyncio.Task[None] | None = None
         self._under_way: dict[str, Record] = {}  # what the append under way will have written
         self.reload()
 
     def reload(self) -> None:
-        """Memory is what the ledger says."""
-        watchers = {task_id: live.watchers for task_id, live in self.live.items()}
+        """Memory is what the ledger says, with the limits on this boot's clock."""
+        before, now = self.live, self._clock()
         self.live = {row.id: Live(records.read(row)) for row in self.ledger.live_tasks()}
         for task_id, live in self.live.items():
-            live.watchers = watchers.get(task_id, [])
+            if task_id in before:
+                live.watchers = before[task_id].watchers
+            limits = carried(live.record.deadlines, now)
+            if limits is not live.record.deadlines:  # a reboot: kept, so that the next one counts from here
+                self.keep(live, msgspec.structs.replace(live.record, deadlines=limits))
 
     def find(self, task_id: str) -> Live | None:
         """The task, living or ended; None if the ledger has never heard of it."""
@@ -119,17 +127,17 @@ class Book:
         after = msgspec.structs.replace(
             before, standing=standing, **{"reason": reason, "updated": time.time(), **fields}
         )
-        self.note(live, str(event.kind), after, {"state": str(standing.state), **(data or {})})
-        if after.ended:
-            self.live.pop(after.id, None)
-        else:
-            self.live[after.id] = live
+        self.note(live, str(event.kind), after, {**(data or {}), "state": str(standing.state)})
         self._on_change(live)
         return after
 
     def note(self, live: Live, kind: str, after: Record, data: dict[str, Any]) -> None:
         """Record something about a task that the table of states has no row for."""
         live.record = after
+        if after.ended:
+            self.live.pop(after.id, None)
+        else:
+            self.live[after.id] = live
         attempt = after.standing.attempt or None
         self._batch.events.append(Event(kind, after.id, attempt, msgspec.json.encode(data)))
         self._batch.records[after.id] = after
@@ -168,15 +176,16 @@ class Book:
     # the way to the disk
 
     def _schedule(self) -> None:
-        if not self._scheduled and self._committing is None:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._flush)
+        if self._scheduled is None and self._committing is None:
+            loop = asyncio.get_running_loop()
+            soon = self.problem is None
+            self._scheduled = loop.call_soon(self._flush) if soon else loop.call_later(PAUSE, self._flush)
 
     def _flush(self) -> None:
-        self._scheduled = False
+        self._scheduled = None
         actions, self._before_flush = self._before_flush, []
         for action in actions:
-            action()
+            _guarded(action)
         batch, self._batch = self._batch, _Batch()
         if not batch.empty:
             self._under_way = batch.records
@@ -187,11 +196,14 @@ class Book:
             if batch.events or batch.records or batch.counters or batch.nodes:
                 appended = await self._append(batch)
                 self.problem = None
-                self._publish(_published(batch, appended))
+                _guarded(lambda: self._publish(_published(batch, appended)))
             for done, _ in batch.then:
                 _guarded(done)
         except EdgePandaError as error:
             self._failed(batch, error)
+        except Exception as error:  # a value that the ledger cannot hold: whoever waits is told all the same
+            log.exception("an append failed inside the coordinator")
+            self._failed(batch, EdgePandaError(f"the coordinator failed: {error}"))
         finally:
             self._committing = None
             self._under_way = {}
@@ -210,17 +222,24 @@ class Book:
         if self.problem is None:
             log.error("the ledger cannot be written: %s [%s]", error, error.code)
         self.problem = error
-        lost, self._batch = self._batch, _Batch()
-        self.reload()
-        self._on_reload()
+        lost, self._batch, self._under_way = self._batch, _Batch(), {}
+        try:
+            self.reload()
+            self._on_reload()
+        except EdgePandaError as unread:  # memory goes on ahead of the disk; the next append will tell
+            log.error("the ledger cannot be read either: %s [%s]", unread, unread.code)
         for _, failed in [*batch.then, *lost.then]:
             if failed is not None:
                 _guarded(lambda failed=failed: failed(error))  # type: ignore[misc]
 
     async def close(self) -> None:
         """Finish what is under way."""
-        while self._committing is not None or self._scheduled:
-            await (self._committing or asyncio.sleep(0))
+        while self._committing is not None or self._scheduled is not None:
+            if self._scheduled is not None:
+                self._scheduled.cancel()
+                self._flush()
+            if self._committing is not None:
+                await self._committing
 
 
 def _guarded(action: Done) -> None:
@@ -228,7 +247,7 @@ def _guarded(action: Done) -> None:
     try:
         action()
     except Exception:
-        log.exception("what follows a commit failed")
+        log.exception("what goes with a commit failed")
 
 
 def _published(batch: _Batch, appended: Appended) -> list[messages.Event]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,6 +59,8 @@ class Coordinator:
         self._events: list[messages.Event] = []
         self._serving = False
         self._rival: messages.Presence | None = None
+        self._challenge = ""  # the one that we have sent
+        self._saying_again: asyncio.TimerHandle | None = None
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
@@ -71,8 +74,9 @@ class Coordinator:
             await self._stop()
 
     async def _stop(self) -> None:
-        if self._tick is not None:
-            self._tick.cancel()
+        for timer in (self._tick, self._saying_again):
+            if timer is not None:
+                timer.cancel()
         await self.book.close()
         self._send_acks()
         self._send_events()
@@ -91,7 +95,7 @@ class Coordinator:
             self.peers.directory,
             site=site.name,
             base=site.base,
-            process="c",
+            process="c" + secrets.token_hex(2)[:3],  # two coordinators must be able to see each other
             will=lambda: (topics.COORDINATOR, {}, self._presence(False)),
             on_up=self._went_up,
             on_down=self._went_down,
@@ -116,6 +120,7 @@ class Coordinator:
     def _subscribe(self) -> None:
         takers: tuple[tuple[Topic, Callable[[Message], None]], ...] = (
             (topics.COORDINATOR, self._on_presence),
+            (topics.HELLO, self._on_hello),
             (topics.REQUEST, self._on_request),
             (topics.CARD, self._on_card),
             (topics.STATUS, self._on_status),
@@ -140,7 +145,7 @@ class Coordinator:
             return
         if self._rival is not None and not self._serving:
             log.warning("another coordinator was here last; asking whether it lives")
-            self.bus.send(topics.HELLO, self._hello())
+            self._send_challenge()
             asyncio.get_running_loop().call_later(YIELD, self._serve_alone)
         else:
             self._serve_alone()
@@ -161,15 +166,46 @@ class Coordinator:
         self.leases.pause()
 
     def _on_presence(self, message: Message) -> None:
+        """Our own, whose late will must not stand; an old one of an earlier run; or that of another coordinator."""
         presence: messages.Presence = message.body
-        ours = presence.epoch == self.ledger.epoch and presence.head.ledger == self.ledger.id
-        if ours:
-            if not presence.online and self._serving and not message.retained:
-                self.bus.retain(topics.COORDINATOR, self._presence(True))  # a late will of ours
-        elif presence.online and message.retained:
-            self._rival = presence
-        elif presence.online:
-            self._give_way(presence)
+        if presence.epoch == self.ledger.epoch and presence.head.ledger == self.ledger.id:
+            if not presence.online:
+                self._say_again()
+            return
+        if presence.online and presence.answers and presence.answers == self._challenge:
+            ours = (self.ledger.epoch, self.ledger.id)
+            if not self._serving or (presence.epoch, presence.head.ledger) > ours:
+                self._give_way(presence)
+        elif message.retained:
+            self._rival = presence if presence.online else self._rival
+        elif self._serving:
+            self._say_again()
+            if presence.online:
+                self._send_challenge()
+
+    def _on_hello(self, message: Message) -> None:
+        if isinstance(message.body, messages.Challenge) and message.body.id != self._challenge and self._serving:
+            self.bus.retain(topics.COORDINATOR, self._presence(True, answers=message.body.id))
+
+    def _send_challenge(self) -> None:
+        """What others said may be a repetition of long ago; only an answer to this proves that they live."""
+        if not self._challenge:
+            self._challenge = new_id()
+            self.bus.send(topics.HELLO, messages.Challenge(id=self._challenge))
+            asyncio.get_running_loop().call_later(YIELD, self._end_challenge)
+
+    def _end_challenge(self) -> None:
+        self._challenge = ""
+
+    def _say_again(self) -> None:
+        """Something else stands in our place on the broker; once for many such messages."""
+        if self._serving and self._saying_again is None:
+            self._saying_again = asyncio.get_running_loop().call_later(0.1, self._say_presence)
+
+    def _say_presence(self) -> None:
+        self._saying_again = None
+        if self.bus.up:
+            self.bus.retain(topics.COORDINATOR, self._presence(True))
 
     def _give_way(self, rival: messages.Presence) -> None:
         if not self._failed.done():
@@ -285,9 +321,10 @@ class Coordinator:
         for event in events:
             self.bus.send(topics.EVENTS, event)
 
-    def _presence(self, online: bool) -> messages.Presence:
+    def _presence(self, online: bool, answers: str = "") -> messages.Presence:
         return messages.Presence(
             id=new_id(),
+            answers=answers,
             online=online,
             epoch=self.ledger.epoch,
             head=self.ledger.head,

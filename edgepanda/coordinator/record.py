@@ -11,6 +11,9 @@ from edgepanda.model.task import Finished, Task
 from edgepanda.wire.requests import TaskView
 
 
+REMEMBERED = 32  # newest attempts of a task whose reports are told apart; what is older is acknowledged and no more
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The current state of a task, as it stands in the ledger's table. Times are wall seconds, for people."""
 
@@ -39,13 +42,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.standing.state in ENDED
 
     def seen(self, node: str, attempt: int, seq: int) -> bool:
-        """True if a report of this node and attempt with this or a higher number was taken before."""
-        return self.seqs.get(f"{node}.{attempt}", 0) >= seq
+        """True if a report of this node and attempt with this or a higher number was taken before, or if the attempt is
+        none that could still be of interest: long retired, or never granted.
+        """
+        newest = self.standing.attempt
+        known = max(0, newest - REMEMBERED) <= attempt <= newest
+        return not known or self.seqs.get(f"{node}.{attempt}", 0) >= seq
 
     def with_seq(self, node: str, attempt: int, seq: int) -> dict[str, int]:
         """`seqs` with this report in it. Kept by node, so that nobody can hide another node's reports."""
-        key = f"{node}.{attempt}"
-        return {**self.seqs, key: max(seq, self.seqs.get(key, 0))}
+        key, oldest = f"{node}.{attempt}", self.standing.attempt - REMEMBERED
+        kept = {k: v for k, v in self.seqs.items() if int(k.rpartition(".")[2]) >= oldest}
+        return {**kept, key: max(seq, self.seqs.get(key, 0))}
 
     def row(self) -> TaskRow:
         """The form that the ledger keeps."""

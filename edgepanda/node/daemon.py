@@ -242,7 +242,8 @@ class NodeDaemon:
             self._site.lost()
 
     def _on_hello(self, message: Message) -> None:
-        self._spawn(self._meet(message.body.epoch, message.body.head.ledger))
+        if isinstance(message.body, messages.Hello):
+            self._spawn(self._meet(message.body.epoch, message.body.head.ledger))
 
     async def _meet(self, epoch: int, ledger: str) -> None:
         if await self._site.meet(epoch, ledger):

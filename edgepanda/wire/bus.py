@@ -78,6 +78,11 @@ _decoders = {name: msgspec.json.Decoder(kind).decode for name, kind in messages.
 Handler = Callable[[Message], None]
 
 
+def _client_id(process: str, kid: str, several: bool) -> str:
+    """At most 23 characters; MQTT lets a broker refuse more."""
+    return f"ep{process}-{kid[:8]}{new_id()[-11:]}" if several else f"ep{process}-{kid}"
+
+
 class Bus:
     """A peer's place on the broker. Made and used on one asyncio loop."""
 
@@ -89,13 +94,17 @@ class Bus:
         *,
         site: str,
         process: str,
+        several: bool = False,
         base: str = "edgepanda",
         will: Callable[[], tuple[Topic, dict[str, str], messages.Body] | None] = lambda: None,
         on_up: Callable[[], None] = lambda: None,
         on_down: Callable[[], None] = lambda: None,
         on_refused: Callable[[Refused], None] = lambda _refused: None,
     ) -> None:
-        """`process` is one letter that tells apart processes that share a key, as in the client id."""
+        """`process` is one letter that tells apart processes that share a key, as in the client id.
+
+        `several`: one key is connected more than once, as a person's commands are; else the newest ends the others.
+        """
         self.identity = identity
         self.directory = directory
         self.site = site
@@ -114,7 +123,7 @@ class Bus:
         self._task: asyncio.Task[None] | None = None
         self.link = Link(
             address,
-            f"ep{process}-{identity.kid}",
+            _client_id(process, identity.kid, several),
             subscriptions=self._subscriptions,
             will=self._will,
             on_message=self._take,

@@ -30,6 +30,7 @@ class Presence(Body, frozen=True, kw_only=True, tag="presence"):
     head: Head
     software: str = ""
     peers_revision: int = 0
+    answers: str = ""  # the id of the challenge that this is the answer to
 
 
 class Hello(Body, frozen=True, kw_only=True, tag="hello"):
@@ -37,6 +38,10 @@ class Hello(Body, frozen=True, kw_only=True, tag="hello"):
 
     epoch: int
     head: Head
+
+
+class Challenge(Body, frozen=True, kw_only=True, tag="challenge"):
+    """'Is there another coordinator?' One that serves answers with its presence at once; nodes take no notice."""
 
 
 class Event(Body, frozen=True, kw_only=True, tag="event"):
@@ -247,7 +252,7 @@ class Reply(Body, frozen=True, kw_only=True, tag="reply"):
 ALL: dict[str, type[Body]] = {
     str(kind.__struct_config__.tag): kind
     for kind in (
-        *(Presence, Hello, Event, Lease, Renewed, Permit, Cancel, Peers, Ask, Ack),
+        *(Presence, Hello, Challenge, Event, Lease, Renewed, Permit, Cancel, Peers, Ask, Ack),
         *(CardBody, Status, Claim, Beat, Output),
         *(Accepted, Declined, Starting, Started, Progress, FinishedReport, Interrupted),
         *(Request, Reply),

@@ -49,7 +49,7 @@ _REPORTS = ("accepted", "declined", "starting", "started", "progress", "finished
 _INBOX = ("lease", "renewed", "permit", "cancel", "peers", "ask", "ack")
 
 COORDINATOR = _topic("site/coordinator", retain=True, says={"presence": SITE})
-HELLO = _topic("site/hello", says={"hello": SITE})
+HELLO = _topic("site/hello", says={"hello": SITE, "challenge": SITE})
 REQUEST = _topic("site/request", qos=0, says={"request": ASKERS})
 EVENTS = _topic("site/events", says={"event": SITE})
 REPLY = _topic("clients/{client}/reply", qos=0, says={"reply": SITE, "ack": SITE})

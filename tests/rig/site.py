@@ -86,9 +86,9 @@ class Site:
             for process in self.loaded:
                 print(f"--- {process}\n{self.log(process)[-6000:]}")
 
-    def start(self, process: str) -> None:
-        """Start the coordinator or a node; its log goes on in the same file."""
-        command = "coordinator" if process == COORDINATOR else "node"
+    def start(self, process: str, command: str = "") -> None:
+        """Start the coordinator or a node (or what `command` says); its log goes on in the same file."""
+        command = command or ("coordinator" if process == COORDINATOR else "node")
         config = str(self.loaded[process].path)
         with (self.folder / process / "log").open("ab") as log:
             self._processes[process] = subprocess.Popen(
@@ -113,6 +113,10 @@ class Site:
     def kill(self, process: str) -> None:
         """As a power cut would, for this process alone."""
         self.stop(process, signal.SIGKILL)
+
+    def ended(self, process: str) -> bool:
+        """True if it has ended by itself."""
+        return self._processes[process].poll() is not None
 
     def pid(self, process: str) -> int:
         """Of the process that runs now."""
