@@ -154,7 +154,7 @@ class AsyncClient:
     async def connect(self) -> None:
         """Connect. Raises `LinkError` when the broker cannot be had."""
         directory = Directory(self._site_key)
-        bus = Bus(self._address, self.identity, directory, site=self._site, base=self._base, process="o")
+        bus = Bus(self._address, self.identity, directory, site=self._site, base=self._base, process="o", several=True)
         bus.subscribe(topics.REPLY, self._on_reply, client=self.identity.kid)
         if self._watch:
             bus.subscribe(topics.EVENTS, self._on_event)
