@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from edgepanda.errors import EdgePandaError
+from edgepanda.unix_socket import reachable
 
 if TYPE_CHECKING:
     from edgepanda.model.config import Loaded
@@ -53,7 +54,8 @@ class LocalNode:
 
     async def _request(self, method: str, params: dict[str, Any]) -> Any:
         async with asyncio.timeout(CONNECT_WITHIN):
-            reader, writer = await asyncio.open_unix_connection(self.path, limit=LONGEST_ANSWER)
+            with reachable(self.path) as name:
+                reader, writer = await asyncio.open_unix_connection(name, limit=LONGEST_ANSWER)
         try:
             writer.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode() + b"\n")
             await writer.drain()

@@ -76,6 +76,7 @@ class Child:
     async def wait(self) -> None:
         """Returns when it has ended for good. Raises what ended it."""
         if self._keeper is not None:
+            await asyncio.wait([self._keeper])  # whoever waits here may be cancelled; that must not kill the process
             await self._keeper
 
     async def _keep(self) -> None:

@@ -1,0 +1,386 @@
+"""The command line as a new user has it: real processes, an empty home, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rig.cli import Person, Running
+
+RECORDER = Path(__file__).parents[1] / "rig/recorder.py"
+MORE = f"""
+[devices.rec]
+driver = "{RECORDER}"
+file = "{{record}}"
+
+[capabilities."say.word"]
+argv = ["/bin/echo", "the word is {{{{word}}}}"]
+tier = 0
+replay = "safe"
+
+[capabilities."say.word".args.word]
+type = "string"
+"""
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Person:
+    """Somebody new."""
+    return Person(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    """Somebody whose site is up."""
+    folder = tmp_path_factory.mktemp("site")
+    someone = Person(folder)
+    someone.ok("init", "--name", "desk")
+    someone.listen_anywhere()
+    someone.configure(MORE.replace("{record}", str(folder / "record")).replace("{{word}}", "{word}"))
+    with someone.up():
+        yield someone
+
+
+def test_demo_shows_the_main_job_and_leaves_nothing(person: Person) -> None:
+    told = person.ok("demo")
+    assert "finished: succeeded, moved to 30 degrees" in told
+    assert "read_back_us=1666.667" in told
+    assert "commanded_us=1666.667" in told
+    assert "met: position within 1 degree" in told
+    assert "the ledger holds" in told
+    assert "witnesses  desk" in told
+    assert person.processes() == []
+    assert list(person.temporary.iterdir()) == []
+    assert list(person.home.rglob("*")) == []
+    assert list(person.folder.iterdir()) == []
+
+
+def test_demo_in_json_and_with_its_folder_kept(person: Person) -> None:
+    found = person.json("demo", "--keep")
+    assert found["ok"]
+    assert found["task"]["state"] == "succeeded"
+    assert found["task"]["result"]["evidence"][0]["simulated"] is True
+    assert list(found["proof"]["witnesses"]) == ["desk"]
+    proof = person.json("audit", "verify", "--offline", "--config", f"{found['folder']}/edgepanda.toml")
+    assert (proof["ok"], proof["head"]) == (True, found["proof"]["head"])
+    assert person.processes() == []
+
+
+def test_demo_that_is_interrupted_leaves_nothing(person: Person) -> None:
+    running = person.start("demo")
+    running.wait_for("^broker ")
+    assert running.end(signal.SIGINT) == 130
+    assert person.processes() == []
+    assert list(person.temporary.iterdir()) == []
+
+
+def test_init_twice_changes_nothing(person: Person) -> None:
+    first = person.json("init", "--name", "desk", "--site", "cabin")
+    assert len(first["made"]) == 6
+    config = person.folder / "edgepanda.toml"
+    before = {path: path.read_bytes() for path in person.folder.rglob("*") if path.is_file()}
+    again = person.json("init", "--name", "other", "--site", "other")
+    assert "made" not in again
+    assert {key: again[key] for key in ("site", "site_key", "node", "node_key", "operator")} == {
+        key: first[key] for key in ("site", "site_key", "node", "node_key", "operator")
+    }
+    assert before == {path: path.read_bytes() for path in person.folder.rglob("*") if path.is_file()}
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    keys = [*person.folder.rglob("*.key"), *person.home.rglob("*.key")]
+    assert [stat.S_IMODE(key.stat().st_mode) for key in keys] == [0o600] * 3
+
+
+def test_before_init_the_way_is_shown(person: Person) -> None:
+    done = person.run("tasks")
+    assert done.returncode == 2
+    assert "`edgepanda init` makes one" in done.stderr
+    assert done.stdout == ""
+
+
+def test_do_shows_value_and_evidence(site: Person) -> None:
+    told = site.ok("do", "pan.move", "30")
+    assert "succeeded" in told
+    assert "angle=30" in told
+    assert "read_back_us=1666.667" in told
+    found = site.json("do", "desk/pan.move", "-20", "speed=90")
+    assert (found["state"], found["result"]["value"]["angle"]) == ("succeeded", -20.0)
+    assert site.json("do", "pan.read")["result"]["value"]["angle"] == -20.0
+
+
+def test_do_a_command_of_ones_own_shows_what_it_printed(site: Person) -> None:
+    done = site.run("do", "say.word", "panda")
+    assert "the word is panda" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "exit_with"),
+    [
+        (["do", "pan.move", "abc"], "invalid_args", 2),
+        (["do", "pan.move", "300"], "limit", 2),
+        (["do", "pan.move"], "invalid_args", 2),
+        (["do", "pan.fly"], "unknown_capability", 2),
+        (["do", "attic/pan.move", "3"], "unknown_node", 2),
+        (["submit", "servo.mov"], "unknown_capability", 2),
+        (["submit", "servo.move", "angle=3", "--device", "tilt"], "unknown_device", 2),
+        (["submit", "servo.move", "angle=3", "--id", "short"], "invalid_task_id", 2),
+        (["submit", "servo.move", "angle=3", "--priority", "1000"], "limit", 2),
+        (["submit", "servo.move", "angle=3", "--label", "x"], "invalid_args", 2),
+        (["show", "no-such-task"], "unknown_task", 2),
+        (["cancel", "no-such-task"], "unknown_task", 2),
+        (["card", "attic"], "unknown_node", 2),
+        (["nodes", "remove", "attic"], "unknown_peer", 2),
+        (["nodes", "add", "Attic", "ed25519:x"], "invalid_name", 2),
+        (["nodes", "add", "attic", "ed25519:x"], "invalid_key", 2),
+        (["tasks", "--state", "odd"], "malformed", 2),
+        (["node"], "storage_locked", 1),
+        (["coordinator"], "storage_locked", 1),
+        (["broker"], "port_in_use", 1),
+        (["up"], "port_in_use", 1),
+    ],
+)
+def test_what_cannot_be_is_told_with_its_code(words: list[str], code: str, exit_with: int, site: Person) -> None:
+    done = site.run(*words, "--json")
+    assert done.returncode == exit_with, done.stdout + done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["error"]["code"] == code
+    plain = site.run(*words)
+    assert plain.returncode == exit_with
+    last = plain.stderr.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert last.endswith(f"[{code}]")
+    assert "Traceback" not in plain.stderr
+
+
+def test_submit_review_show_and_the_lists(site: Person) -> None:
+    words = ["submit", "servo.move", "angle=10", "--goal", "look ahead", "--constraint", "slowly"]
+    task = site.ok(*words, "--criterion", "it looks nice", "--deadline", "1h").strip()
+    followed = site.run("watch", task)
+    assert followed.returncode == 4
+    assert f"edgepanda review {task} accept" in followed.stderr
+    shown = site.run("show", task)
+    for text in ("look ahead", "slowly", "open: it looks nice", "deadline=3600", "unanswered: it looks nice"):
+        assert text in shown.stdout
+    assert [row["id"] for row in site.json("digest")["needs_person"]] == [task]
+    assert site.json("review", task, "accept", "--because", "it does")["state"] == "succeeded"
+    assert site.run("watch", task).returncode == 0
+    found = site.json("show", task)
+    assert [event["kind"] for event in found["events"]][-2:] == ["finished", "review_accepted"]
+    assert (
+        site.json("tasks", "--state", "succeeded", "--capability", "servo.move", "--limit", "1")["tasks"][0]["id"]
+        == task
+    )
+    refused = site.run("cancel", task)
+    assert refused.returncode == 1
+    assert "it is succeeded" in refused.stderr
+
+
+def test_the_same_id_is_the_same_task(site: Person) -> None:
+    words = ["submit", "servo.move", "angle=5", "--id", "every-evening-1"]
+    assert not site.json(*words)["duplicate"]
+    assert site.json(*words)["duplicate"]
+    other = site.run("submit", "servo.move", "angle=6", "--id", "every-evening-1", "--json")
+    assert (other.returncode, json.loads(other.stdout)["error"]["code"]) == (1, "idempotency_conflict")
+
+
+def test_lists_are_paged(site: Person) -> None:
+    site.ok("do", "pan.read")
+    site.ok("do", "pan.read")
+    first = site.json("tasks", "--limit", "1")
+    second = site.json("tasks", "--limit", "1", "--before", str(first["next"]))
+    assert first["tasks"][0]["id"] > second["tasks"][0]["id"]
+    log = site.ok("audit", "log", "--limit", "3", "--json").splitlines()
+    assert [json.loads(line)["seq"] for line in log] == [1, 2, 3]
+    assert json.loads(site.ok("audit", "log", "--after", "3", "--limit", "1", "--json"))["seq"] == 4
+
+
+def test_the_card_tells_units_limits_and_rules(site: Person) -> None:
+    told = site.ok("card")
+    assert "pan.move" in told
+    assert "number (degree) -90..90 required" in told
+    assert "tier 1, replay safe" in told
+    assert "ready, simulated" in told
+    assert site.json("card", "desk")["card"]["devices"]["pan"]["simulated"] is True
+    assert [node["name"] for node in site.json("nodes")["nodes"]] == ["desk"]
+
+
+def test_the_ledger_is_proved_with_a_witness_and_without(site: Person) -> None:
+    site.ok("do", "pan.read")
+    assert "desk" in site.json("audit", "verify")["witnesses"]
+    assert "no witness" in site.json("audit", "verify", "--offline")["note"]
+
+
+def test_ctrl_c_detaches_and_says_how_to_come_back(site: Person) -> None:
+    site.ok("do", "pan.move", "0")
+    running = site.start("do", "pan.move", "80", "speed=20")
+    running.wait_for("running")
+    assert running.end(signal.SIGINT) == 130
+    line = running.wait_for("^detached; the task goes on")
+    task = line.split("edgepanda watch ")[1].split(".")[0]
+    assert "succeeded" not in running.text
+    assert site.json("cancel", task)["id"] == task
+    ended = site.run("watch", task, "--json")
+    assert ended.returncode == 1
+    last = json.loads(ended.stdout.splitlines()[-1])
+    assert last["task"]["state"] == "cancelled"
+
+
+def test_do_gives_up_waiting_after_its_timeout_and_the_task_goes_on(site: Person) -> None:
+    site.ok("do", "pan.move", "0")
+    done = site.run("do", "pan.move", "60", "speed=30", "--timeout", "500ms")
+    assert done.returncode == 3
+    assert "edgepanda watch " in done.stderr
+
+
+def test_watch_the_site(site: Person) -> None:
+    running = site.start("watch", "--json")
+    plain = site.start("watch")
+    plain.wait_for("^watching 1 nodes")
+    site.ok("do", "pan.read")
+    running.wait_for('"kind": "finished"')
+    plain.wait_for("finished: succeeded")
+    assert running.end(signal.SIGINT) == 130
+    assert plain.end(signal.SIGINT) == 130
+
+
+def test_a_node_does_its_own_devices_alone_when_the_coordinator_is_away(site: Person) -> None:
+    pid = _pid(site, "coordinator")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        done = site.run("do", "pan.move", "12")
+        unsafe = site.run("do", "rec.mark", "--json")
+        other = site.run("do", "attic/pan.move", "12")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert done.returncode == 0, done.stderr
+    assert "this machine's node desk does it alone" in done.stderr
+    assert "angle=12" in done.stdout
+    assert (unsafe.returncode, json.loads(unsafe.stdout)["door"]) == (0, "local")
+    assert other.returncode == 3
+    task = json.loads(unsafe.stdout)["id"]
+    watched = site.run("watch", task)
+    assert watched.returncode in (0, 2), watched.stderr  # 2: the ledger has not heard of it yet
+
+
+def _pid(site: Person, name: str) -> int:
+    (line,) = [line for line in site.processes() if f"-m edgepanda {name} " in line]
+    return int(line.split()[0])
+
+
+# `up`
+
+
+@pytest.fixture
+def ready(person: Person) -> Person:
+    """A site that is ready to go up."""
+    person.ok("init", "--name", "desk")
+    person.listen_anywhere()
+    return person
+
+
+def test_up_ends_everything_in_order_and_leaves_nothing(ready: Person) -> None:
+    running = ready.start("up", "--json")
+    running.wait_for('"event": "ready", "pid"')
+    assert len(ready.processes()) >= 4
+    assert running.end(signal.SIGINT) == 0
+    ended = [json.loads(line)["process"] for line in running.lines if '"event": "ended"' in line]
+    assert ended == ["node", "coordinator", "broker"]
+    assert ready.processes() == []
+
+
+def test_up_that_is_killed_leaves_nothing(ready: Person) -> None:
+    with ready.up() as running:
+        children = [int(line.split()[0]) for line in ready.processes() if "-m edgepanda" in line]
+        watches = [os.pidfd_open(child) for child in children if child != running.process.pid]
+        assert running.end(signal.SIGKILL) == -signal.SIGKILL
+        for watch in watches:
+            _wait_gone(watch)
+    assert [line for line in ready.processes() if "-m edgepanda " in line] == []
+
+
+def _wait_gone(watch: int) -> None:
+    import select
+
+    poll = select.poll()
+    poll.register(watch, select.POLLIN)
+    assert poll.poll(20_000), "a process goes on"
+    os.close(watch)
+
+
+@pytest.mark.parametrize("victim", ["broker", "coordinator", "node"])
+def test_up_starts_again_what_died(victim: str, ready: Person) -> None:
+    with ready.up() as running:
+        ready.ok("do", "pan.move", "10")
+        seen = len(running.lines)
+        os.kill(_pid(ready, victim), signal.SIGKILL)
+        running.wait_for(f"{victim} .*restarting: it ended with signal SIGKILL", after=seen)
+        running.wait_for("node desk is here|connected to" if victim != "coordinator" else "epoch 2", after=seen)
+        assert _eventually_does(ready, running)
+
+
+def _eventually_does(person: Person, running: Running) -> bool:
+    """A command waits for the broker, or is done by the node alone: at the latest the third try works."""
+    return any(person.run("do", "pan.move", "20").returncode == 0 for _ in range(3))
+
+
+# a second machine
+
+
+def test_a_second_machine_joins_and_is_let_in_no_longer(ready: Person, tmp_path: Path) -> None:
+    shed = Person(tmp_path / "shed")
+    first = ready.json("init")
+    url = next(
+        line.split('"')[1]
+        for line in (ready.folder / "edgepanda.toml").read_text().splitlines()
+        if line.startswith("listen")
+    )
+    joined = shed.json(
+        "init", "--node-only", "--name", "shed", "--site-key", first["site_key"], "--broker", f"mqtt://{url}"
+    )
+    assert joined["next"][0] == f"edgepanda nodes add shed {joined['node_key']}"
+    with ready.up() as site:
+        assert "once it runs" in ready.ok(*joined["next"][0].split()[1:])
+        node = shed.start("node")
+        try:
+            site.wait_for("node shed is here")
+            assert ready.json("do", "shed/pan.move", "15")["node"] == "shed"
+            ambiguous = ready.run("do", "pan.move", "15", "--json")
+            assert json.loads(ambiguous.stdout)["error"]["details"]["candidates"] == ["desk/pan", "shed/pan"]
+            assert "no longer" in ready.ok("nodes", "remove", "shed")
+            assert [each["name"] for each in ready.json("nodes")["nodes"]] == ["desk"]
+        finally:
+            assert node.end() == 0
+
+
+def test_another_ledger_needs_an_operators_word(ready: Person) -> None:
+    with ready.up():
+        ready.ok("do", "pan.move", "10")
+    for file in (ready.folder / ".edgepanda").glob("ledger.db*"):
+        file.unlink()
+    running = ready.start("up")
+    try:
+        running.wait_for("ready: .*, but this coordinator has the ledger")
+        ledger = ready.json("digest")["head"]["ledger"]
+        os.kill(_pid(ready, "node"), signal.SIGTERM)
+    finally:
+        running.end()
+    coordinator, broker = ready.start("broker"), ready.start("coordinator")
+    node = ready.start("node", "--accept-ledger", ledger)
+    try:
+        node.wait_for(f"obeys the ledger {ledger}")
+        coordinator.wait_for("listens on|broker at")
+        broker.wait_for("node desk is here")
+        assert ready.json("do", "pan.move", "11")["state"] == "succeeded"
+    finally:
+        codes = [each.end() for each in (node, coordinator, broker)]
+    assert codes == [0, 0, 0]
+
+
+def test_a_dead_broker_is_told(ready: Person) -> None:
+    done = ready.run("tasks", "--json")
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["error"]["code"] == "broker_unreachable"
