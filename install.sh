@@ -24,7 +24,7 @@ Usage: ./install.sh [--env DIR] [--python PROGRAM] demo|test [ARGUMENT...]
 
 Both first say what they install, and install only what is missing:
   Debian packages   through apt-get, as root or with sudo. demo: python3-venv; test: also
-                    mosquitto and shellcheck. Mosquitto's own service is neither started
+                    mosquitto, faketime and shellcheck. Mosquitto's own service is neither started
                     nor enabled: the tests start brokers of their own on free ports.
   an environment    for Python packages, in .venv beside this file; nothing else on the
                     machine changes. Remove the folder to be rid of it.
@@ -152,6 +152,7 @@ missing_packages() { # state of the environment, the goal's arguments: the Debia
     if [ "$goal" = test ]; then
         has_program mosquitto || missing+=(mosquitto)
         has_program shellcheck || missing+=(shellcheck)
+        has_program faketime || missing+=(faketime)
         case " $* " in *' containers '*)
             has_program mmdebstrap || missing+=(mmdebstrap)
             has_program systemd-nspawn || missing+=(systemd-container)
