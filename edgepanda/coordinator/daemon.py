@@ -8,10 +8,12 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from edgepanda import __version__
 from edgepanda.coordinator.book import Book, Live
 from edgepanda.coordinator.fleet import Fleet, Node
-from edgepanda.coordinator.leases import MARGIN, Leases
+from edgepanda.coordinator.leases import HOLDS, MARGIN, Leases, cancelled
 from edgepanda.coordinator.ledger import Ledger
 from edgepanda.coordinator.moment import Clock
 from edgepanda.coordinator.peers import PeersFile
@@ -32,6 +34,7 @@ log = logging.getLogger("edgepanda.coordinator")
 
 TICK = 1.0  # seconds between looks at leases and limits, while anything lives
 LEISURE = 0.005  # seconds that acknowledgements and events wait for company: nobody's work waits for them
+MOST_IDS = 1_000  # of one acknowledgement
 ASK_AGAIN = 5.0  # seconds before a node is asked again for what we lack
 YIELD = 2.0  # seconds that a coordinator which claims to live gets to show that it does
 
@@ -88,7 +91,8 @@ class Coordinator:
 
     def _assemble(self) -> None:
         site = self._loaded.config.site
-        self.fleet = Fleet(self.ledger.nodes())
+        nodes = {peer.name: peer.kid for peer in self.peers.list.peers if peer.role == "node" and not peer.revoked}
+        self.fleet = Fleet(row for row in self.ledger.nodes() if nodes.get(row.name) == row.kid)
         self.bus = Bus(
             self._loaded.broker_address(),
             self.identity,
@@ -101,9 +105,12 @@ class Coordinator:
             on_down=self._went_down,
             on_refused=self._refused,
         )
-        self.book = Book(self.ledger, publish=self._publish, on_change=self._changed, on_reload=self._reloaded)
-        self.leases = Leases(self.book, self.fleet, ttl=self._settings.lease_ttl, clock=boottime, send=self._to_node)
         now = Clock()
+        self.book = Book(
+            self.ledger, clock=now, publish=self._publish, on_change=self._changed, on_reload=self._reloaded
+        )
+        self.leases = Leases(self.book, self.fleet, ttl=self._settings.lease_ttl, clock=boottime, send=self._to_node)
+        self.leases.pause()  # until the broker is there
         self.reports = Reports(self.book, self.leases, clock=now, send=self._to_node, acknowledge=self._acknowledge)
         self.requests = Requests(
             self.book,
@@ -111,6 +118,7 @@ class Coordinator:
             self.peers,
             clock=now,
             reply=lambda peer, body: self.bus.send(topics.REPLY, body, client=peer.kid),
+            next_order=self.leases.next_order,
             cancel_attempt=self._cancel_attempt,
             ask_witnesses=self._ask_witnesses,
             peers_changed=lambda: self.book.then(self._send_peers),
@@ -220,7 +228,7 @@ class Coordinator:
     def _refused(self, refused: Refused) -> None:
         if refused.topic is topics.REQUEST:
             self.requests.refuse_body(refused.id, refused.sender, refused.error)
-        elif refused.topic is topics.REPORT and refused.error.code == "unsupported":
+        elif refused.topic is topics.REPORT:  # what cannot be read now will not be readable when it is repeated
             self._to_node(refused.sender.name, messages.Ack(id=new_id(), unsupported=(refused.id,)), False)
 
     # what comes in
@@ -238,15 +246,18 @@ class Coordinator:
             self.book.before_flush(self.leases.match)
 
     def _on_status(self, message: Message) -> None:
-        if self.fleet.status(self._node(message), message.body):
+        node, status = self._node(message), message.body
+        if self.fleet.status(node, status):
             log.info("node %s is away", message.name)
+        elif status.online and not node.online and not message.retained:
+            self._ask(node)  # it may not have heard of us: nothing depends on what a broker retains
 
     def _on_claim(self, message: Message) -> None:
         node, claim = self._node(message), message.body
-        before = node.incarnation
         if not self.fleet.claim(node, claim, boottime(), self.ledger.epoch):
             return
-        if node.incarnation != before:
+        if node.incarnation != node.claimed:
+            node.claimed = node.incarnation
             self.book.keep_node(node.row())
             self.leases.restarted(node, claim.held)
         self._acknowledge(node.name, claim.id)  # with our head, which the node holds against what it has seen
@@ -285,7 +296,9 @@ class Coordinator:
     def _send_acks(self) -> None:
         acks, self._acks = self._acks, {}
         for node, ids in acks.items():
-            self._to_node(node, messages.Ack(id=new_id(), of=tuple(ids), head=self.ledger.head), False)
+            for start in range(0, len(ids), MOST_IDS):
+                of = tuple(ids[start : start + MOST_IDS])
+                self._to_node(node, messages.Ack(id=new_id(), of=of, head=self.ledger.head), False)
 
     def _ask(self, node: Node) -> None:
         moment = boottime()
@@ -301,15 +314,15 @@ class Coordinator:
 
     def _cancel_attempt(self, record: Record) -> None:
         if record.node and record.standing.fence is not None:
-            body = messages.Cancel(
-                id=f"{record.id}.{record.standing.fence}.cancel", task=record.id, attempt=record.standing.fence
-            )
-            self._to_node(record.node, body, True)
+            self._to_node(record.node, cancelled(record.id, record.standing.fence), True)
 
     def _send_peers(self) -> None:
-        for peer in self.peers.list.peers:
-            if peer.role == "node" and not peer.revoked:
-                self._to_node(peer.name, messages.Peers(id=new_id(), peers=self.peers.list), False)
+        try:
+            for peer in self.peers.list.peers:
+                if peer.role == "node" and not peer.revoked:
+                    self._to_node(peer.name, messages.Peers(id=new_id(), peers=self.peers.list), False)
+        except EdgePandaError as error:  # the nodes go on with the list that they have
+            log.error("the list of peers cannot be sent: %s [%s]", error, error.code)
 
     def _publish(self, events: list[messages.Event]) -> None:
         if not self._events:
@@ -319,7 +332,10 @@ class Coordinator:
     def _send_events(self) -> None:
         events, self._events = self._events, []
         for event in events:
-            self.bus.send(topics.EVENTS, event)
+            try:
+                self.bus.send(topics.EVENTS, event)
+            except EdgePandaError:  # too large for one message: whoever wants its data asks for it
+                self.bus.send(topics.EVENTS, msgspec.structs.replace(event, data={"cut": True}))
 
     def _presence(self, online: bool, answers: str = "") -> messages.Presence:
         return messages.Presence(
@@ -340,7 +356,7 @@ class Coordinator:
     def _changed(self, live: Live) -> None:
         self.leases.follow(live)
         record = live.record
-        if record.standing.fence is None:
+        if record.standing.state not in HOLDS:
             self.bus.settle((f"{record.id}.{record.standing.attempt}", f"{record.id}.{record.standing.attempt}.cancel"))
         for watcher in list(live.watchers):
             watcher(record)
@@ -358,7 +374,7 @@ class Coordinator:
         try:
             self.fleet.silent(boottime(), self._settings.lease_ttl + MARGIN)
             self.leases.tick()
-        except EdgePandaError:
+        except Exception:
             log.exception("a look at the leases failed")
         self._start_ticking()
 

@@ -26,7 +26,9 @@ class Node:
         self.name = name
         self.kid = kid
         self.card: Card | None = None
+        self._complete: Card | None = None
         self.incarnation = 0  # newest start of its daemon that was seen
+        self.claimed = 0  # the start that its newest claim was of
         self.offers: list[Offer] = []
         self.online = False
         self.capabilities: frozenset[str] = frozenset()
@@ -45,10 +47,15 @@ class Node:
         """Slots that no open attempt takes."""
         return max(0, self.slots - len(self.open))
 
+    @property
+    def card_mark(self) -> int:
+        """A number of its own for each card: revisions begin anew with each start."""
+        return (self.card.incarnation << 20) + self.card.revision if self.card is not None else 0
+
     def take_card(self, card: Card) -> None:
-        """Use this card from now on."""
-        self.card = card
-        self.offers = offers(card)
+        """Use this card from now on. What its drivers have not told yet is offered as it was before the restart."""
+        self._complete = card if self._complete is None else completed(card, self._complete)
+        self.card, self.offers = card, offers(self._complete)
         self.incarnation = max(self.incarnation, card.incarnation)
 
     def row(self) -> NodeRow:
@@ -65,7 +72,7 @@ class Node:
             capabilities=self.capabilities,
             free=self.free,
             load=self.load,
-            card_revision=self.card.revision if self.card is not None else 0,
+            card_revision=self.card_mark,
         )
 
     def view(self, now: float, *, whole: bool) -> NodeView:
@@ -91,7 +98,7 @@ class Fleet:
         self._offers: dict[str, list[Offer]] | None = None
         for row in rows:
             node = Node(row.name, row.kid)
-            node.incarnation = row.incarnation
+            node.incarnation = node.claimed = row.incarnation
             if row.card:
                 node.take_card(msgspec.json.decode(row.card, type=Card))
             self.nodes[row.name] = node
@@ -143,7 +150,7 @@ class Fleet:
         return changed
 
     def claim(self, node: Node, claim: messages.Claim, now: float, epoch: int) -> bool:
-        """A claim made for this epoch, newer than the last."""
+        """A claim made for this epoch, newer than the last. The caller compares `claimed` before it replaces it."""
         if claim.epoch != epoch or not self._fresh(node, claim.stamp):
             return False
         self._alive(node, claim.stamp, now)
@@ -197,3 +204,24 @@ class Fleet:
     def views(self, now: float, *, whole: bool) -> list[dict[str, Any]]:
         """All nodes for clients."""
         return [msgspec.to_builtins(n.view(now, whole=whole)) for _, n in sorted(self.nodes.items())]
+
+
+def completed(card: Card, before: Card) -> Card:
+    """The card, with what an earlier one knew of devices and commands whose drivers are still starting."""
+    devices = {
+        name: msgspec.structs.replace(device, overrides=before.devices[name].overrides)
+        for name, device in card.devices.items()
+        if device.state == "probing" and name in before.devices
+    }
+    commands = {
+        name: msgspec.structs.replace(own, action=before.capabilities[name].action)
+        for name, own in card.capabilities.items()
+        if own.state == "probing" and name in before.capabilities
+    }
+    drivers = {d.driver: before.drivers[d.driver] for d in devices.values() if d.driver in before.drivers}
+    return msgspec.structs.replace(
+        card,
+        drivers={**drivers, **card.drivers},
+        devices={**card.devices, **devices},
+        capabilities={**card.capabilities, **commands},
+    )

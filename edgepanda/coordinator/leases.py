@@ -14,6 +14,7 @@ from edgepanda.coordinator.book import Book, Live
 from edgepanda.coordinator.deadlines import over_before_begin
 from edgepanda.coordinator.fleet import Fleet, Node
 from edgepanda.coordinator.queue import Queue, Taken
+from edgepanda.errors import EdgePandaError
 from edgepanda.model import matching
 from edgepanda.model.ids import new_id
 from edgepanda.model.states import Happening, Kind, State
@@ -23,7 +24,7 @@ from edgepanda.wire.messages import Held
 log = logging.getLogger("edgepanda.coordinator")
 
 MARGIN = 1.0  # seconds that a lease lasts longer here than on its node
-REST = 1.0  # seconds before a node that declined for now is asked again
+REST, LONGEST_REST = 1.0, 30.0  # seconds before a node that declined for now is asked again, doubled each time
 HOLDS = frozenset({State.LEASED, State.RUNNING, State.WAITING_ANSWER})
 
 SendTo = Callable[[str, messages.Body, bool], None]  # node, body, repeat until it is acknowledged
@@ -37,7 +38,15 @@ class Leases:
         self._ttl, self._clock, self._send = ttl, clock, send
         self.queue = Queue()
         self.paused_at: float | None = None  # since when there is no broker: lease clocks stand still
+        self._order = max((live.record.order for live in book.live.values()), default=0)
         self.adopt_all()
+
+    def next_order(self) -> int:
+        """The place of a command among all of this ledger: rises with each, whatever wall clocks do. A ledger is at
+        least as high as it has commands, so that the highest is known after a restart too.
+        """
+        self._order = max(self._order, self._book.ledger.head.height) + 1
+        return self._order
 
     # following the book
 
@@ -83,7 +92,7 @@ class Leases:
         if over_before_begin(record.deadlines, now, queued=True):
             return "not_now"
         offers = self._fleet.offers_of(record.task.capability)
-        resting = {name for name, until in live.rests_until.items() if until > now}
+        resting = {name for name, (until, _) in live.rests.items() if until > now}
         awake = {o.node: self._fleet.nodes[o.node].claimant() for o in offers if o.node not in resting}
         offer = matching.choose(record.task, offers, awake, record.excluded)
         if offer is None:
@@ -121,7 +130,7 @@ class Leases:
             ledger=head.ledger,
             stamp=node.stamp,
             order=record.order,
-            submitted_ms=on_node(record.deadlines.set_at.boottime) or 0,
+            submitted_ms=on_node(record.deadlines.asked) or 0,
             until_ms=node.stamp.ms + _ms(now - node.stamped_at + self._ttl),
             begin_by_ms=on_node(record.deadlines.begin_by),
             end_by_ms=on_node(record.deadlines.end_by),
@@ -155,6 +164,8 @@ class Leases:
                 has.add(item.task)
                 live.lease_until = now + self._ttl + MARGIN
                 renewed.append((item.task, item.attempt))
+                if live.record.standing.cancel:  # ours may have been lost, with us
+                    self._send(node.name, cancelled(item.task, item.attempt), False)
             elif item.attempt > 0:
                 self._send(node.name, retire(item.task, item.attempt), False)
         if node.stamp is not None and renewed:
@@ -188,6 +199,7 @@ class Leases:
         for live in self._book.live.values():
             if live.lease_until is not None:
                 live.lease_until += gap
+        self._book.before_flush(self.match)
 
     def tick(self) -> None:
         """End leases and limits that are over."""
@@ -195,19 +207,26 @@ class Leases:
             return
         now = self._clock()
         for live in list(self._book.live.values()):
-            record = live.record
-            state = record.standing.state
-            over = over_before_begin(record.deadlines, now, queued=state is State.QUEUED)
-            if over and (state is State.QUEUED or (state is State.LEASED and record.standing.replay == "unsafe")):
-                self._expire(live, over)
-            elif state in HOLDS and live.lease_until is not None and now >= live.lease_until:
-                self.lost(live, over, Happening(kind=Kind.LOST, still_valid=not over))
+            try:
+                self._look(live, now)
+            except EdgePandaError as error:
+                log.error("%s cannot be ended: %s [%s]", live.record.id, error, error.code)
         if self.queue:
             self._book.before_flush(self.match)
 
-    def _expire(self, live: Live, limit: str) -> None:
+    def _look(self, live: Live, now: float) -> None:
+        record = live.record
+        state = record.standing.state
+        over = over_before_begin(record.deadlines, now, queued=state is State.QUEUED)
+        if over and (state is State.QUEUED or (state is State.LEASED and record.standing.replay == "unsafe")):
+            self.expire(live, over)
+        elif state in HOLDS and live.lease_until is not None and now >= live.lease_until:
+            self.lost(live, over, Happening(kind=Kind.LOST, still_valid=not over))
+
+    def expire(self, live: Live, limit: str, code: str = "expired") -> None:
+        """It did not begin in time, or a newer command has taken its place: it never will."""
         record, attempt = live.record, live.record.standing.fence
-        self._book.change(live, Happening(kind=Kind.EXPIRED), {"limit": limit}, code="expired")
+        self._book.change(live, Happening(kind=Kind.EXPIRED), {"limit": limit}, code=code)
         if attempt is not None and record.node:
             self._book.then(lambda: self._send(str(record.node), retire(record.id, attempt), False))
 
@@ -218,16 +237,22 @@ class Leases:
         log.warning("lease of %s (attempt %s on %s) is lost", record.id, attempt, record.node)
         self._book.change(live, event, {"node": record.node, **(data or {})}, code="lost")
         if live.record.standing.state is State.QUEUED and over:
-            self._expire(live, over)
+            self.expire(live, over)
 
-    def revision_of(self, node: str) -> int:
-        """The revision of the node's card, 0 if there is none."""
+    def card_of(self, node: str) -> int:
+        """Which card of the node is the newest, 0 if there is none."""
         known = self._fleet.nodes.get(node)
-        return known.card.revision if known is not None and known.card is not None else 0
+        return known.card_mark if known is not None else 0
 
     def rest(self, live: Live, node: str) -> None:
-        """The node declined for now; ask it again after a moment."""
-        live.rests_until[node] = self._clock() + REST
+        """The node declined for now; ask it again after a moment, and later each time."""
+        wait = min(live.rests.get(node, (0.0, REST / 2))[1] * 2, LONGEST_REST)
+        live.rests[node] = (self._clock() + wait, wait)
+
+
+def cancelled(task: str, attempt: int) -> messages.Cancel:
+    """Tells a node that somebody wants this attempt to end."""
+    return messages.Cancel(id=f"{task}.{attempt}.cancel", task=task, attempt=attempt)
 
 
 def retire(task: str, attempt: int) -> messages.Cancel:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from typing import Literal
 
 from edgepanda.model.task import Task
@@ -24,7 +25,8 @@ class Queue:
 
     def __init__(self) -> None:
         self._groups: dict[Group, list[tuple[int, str]]] = {}
-        self._members: set[str] = set()
+        self._members: dict[str, Group] = {}
+        self._gone: Counter[Group] = Counter()  # entries of tasks that are queued no longer
 
     def __len__(self) -> int:
         return len(self._members)
@@ -32,12 +34,19 @@ class Queue:
     def put(self, task: Task) -> None:
         """Queue it, if it is not queued."""
         if task.id not in self._members:
-            self._members.add(task.id)
-            heapq.heappush(self._groups.setdefault(group_of(task), []), (-task.priority, task.id))
+            group = group_of(task)
+            if self._gone[group]:  # one of those entries may be its own
+                self._sweep(group)
+            self._members[task.id] = group
+            heapq.heappush(self._groups.setdefault(group, []), (-task.priority, task.id))
 
     def drop(self, task_id: str) -> None:
         """It is queued no longer."""
-        self._members.discard(task_id)
+        group = self._members.pop(task_id, None)
+        if group is not None:
+            self._gone[group] += 1
+            if self._gone[group] > len(self._groups[group]) // 2:
+                self._sweep(group)
 
     def serve(self, take: Callable[[str], Taken]) -> None:
         """Offer each group's tasks to `take` in order, until it says that nobody has room for this group.
@@ -45,23 +54,37 @@ class Queue:
         Groups are served by their best task, so that a high priority in one is not kept back by another.
         """
         for group in sorted(self._groups, key=lambda g: self._groups[g][:1]):
-            heap = self._groups[group]
-            kept: list[tuple[int, str]] = []
-            for entry in self._waiting(heap):
+            self._serve_group(group, take)
+
+    def _serve_group(self, group: Group, take: Callable[[str], Taken]) -> None:
+        heap = self._groups.get(group, [])
+        kept: list[tuple[int, str]] = []
+        answer: Taken = "not_now"
+        try:
+            while heap and answer != "full":
+                entry = heapq.heappop(heap)
+                if self._members.pop(entry[1], None) is None:
+                    self._gone[group] -= 1
+                    continue
+                kept.append(entry)  # while it is offered it is not queued, so `take` may drop it, or put it back
                 answer = take(entry[1])
                 if answer == "taken":
-                    self._members.discard(entry[1])
-                else:
-                    kept.append(entry)
-                if answer == "full":
-                    break
+                    kept.pop()
+        finally:  # whatever `take` raises, nobody is forgotten
             for entry in kept:
-                heapq.heappush(heap, entry)
-            if not heap:
-                del self._groups[group]
+                if entry[1] not in self._members:
+                    self._members[entry[1]] = group
+                    heapq.heappush(self._groups.setdefault(group, []), entry)
+            self._tidy(group)
 
-    def _waiting(self, heap: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-        while heap:
-            entry = heapq.heappop(heap)
-            if entry[1] in self._members:
-                yield entry
+    def _sweep(self, group: Group) -> None:
+        heap = self._groups[group]
+        heap[:] = [entry for entry in heap if entry[1] in self._members]
+        heapq.heapify(heap)
+        self._gone.pop(group, None)
+        self._tidy(group)
+
+    def _tidy(self, group: Group) -> None:
+        if not self._groups.get(group, True):
+            del self._groups[group]
+            self._gone.pop(group, None)

@@ -10,7 +10,6 @@ from edgepanda.model.states import ENDED, NEEDS_PERSON, Standing
 from edgepanda.model.task import Finished, Task
 from edgepanda.wire.requests import TaskView
 
-
 REMEMBERED = 32  # newest attempts of a task whose reports are told apart; what is older is acknowledged and no more
 
 

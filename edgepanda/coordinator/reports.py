@@ -17,9 +17,9 @@ from edgepanda.coordinator.deadlines import Now, begin, over_before_begin
 from edgepanda.coordinator.leases import Leases, SendTo, retire
 from edgepanda.coordinator.record import Record
 from edgepanda.errors import EdgePandaError
-from edgepanda.model.ids import digest
+from edgepanda.model.ids import digest, is_task_id
 from edgepanda.model.states import Happening, Kind, Standing, State, StateError
-from edgepanda.model.task import Finished, Task, judge
+from edgepanda.model.task import judge
 from edgepanda.wire import messages
 
 log = logging.getLogger("edgepanda.coordinator")
@@ -51,7 +51,7 @@ class Reports:
             return
         live = self._book.find(report.task)
         if live is None:
-            live = self._direct(report, node)
+            live = self._direct(report, node)  # from here on a task like any other, whose attempt 0 runs on that node
         if live is None or self._repeated(live, report, node):
             self._acknowledged(report, node)
             self._again(report, live, node)
@@ -129,12 +129,14 @@ class Reports:
     def _declined(self, report: messages.Declined, live: Live, node: str, seqs: dict[str, int]) -> None:
         excluded = dict(live.record.excluded)
         if report.code in FOR_GOOD:
-            excluded[node] = self._leases.revision_of(node)
+            excluded[node] = self._leases.card_of(node)
         data = {"node": node, "code": report.code, "message": report.message}
         reason = f"{node} declined: {report.message or report.code}"
         fields = {"seqs": seqs, "excluded": excluded, "code": report.code}
         self._change(live, Kind.DECLINED, report, data, **fields)
-        if live.record.standing.state is State.QUEUED:
+        if live.record.standing.state is State.QUEUED and report.code == "superseded":
+            self._leases.expire(live, "superseded", code="superseded")
+        elif live.record.standing.state is State.QUEUED:
             self._book.keep(live, msgspec.structs.replace(live.record, reason=reason))
             self._leases.rest(live, node)
 
@@ -160,7 +162,8 @@ class Reports:
         self._check_fence(live, report)
         over = over_before_begin(live.record.deadlines, self._clock().boottime, queued=False)
         live.record = msgspec.structs.replace(live.record, seqs=seqs)
-        event = Happening(kind=Kind.INTERRUPTED, attempt=report.attempt, still_valid=not over, began=report.began)
+        began = report.began or report.attempt == 0  # a direct command does not go to the queue
+        event = Happening(kind=Kind.INTERRUPTED, attempt=report.attempt, still_valid=not over, began=began)
         self._leases.lost(live, over, event, {"began": report.began, "known": report.known})
 
     def _finished(self, report: messages.FinishedReport, live: Live, seqs: dict[str, int]) -> None:
@@ -190,37 +193,31 @@ class Reports:
         after = msgspec.structs.replace(live.record, seqs=live.record.with_seq(node, report.attempt, report.seq))
         data = {"node": node, "attempt": report.attempt, "said": type(report).__struct_config__.tag, "code": error.code}
         self._book.note(live, "ignored", after, data)
-        if not isinstance(report, messages.FinishedReport | messages.Declined | messages.Interrupted):
+        ends = isinstance(report, messages.FinishedReport | messages.Declined | messages.Interrupted)
+        if error.code == "fence_retired" and not ends:
             self._book.then(lambda: self._send(node, retire(report.task, report.attempt), False))
 
     # direct commands: work that a node did on its own, told afterwards
 
     def _direct(self, report: messages.Report, node: str) -> Live | None:
-        """The ended task of a direct command, merged by its id; None if this is no such report."""
-        if not isinstance(report, messages.FinishedReport) or report.direct is None or report.attempt != 0:
+        """The task of a direct command, merged by its id; None if this is no such report."""
+        task = report.direct if isinstance(report, messages.FinishedReport | messages.Interrupted) else None
+        if task is None or report.attempt != 0 or task.id != report.task or not is_task_id(task.id):
             log.warning("%s reports on %s, which nobody here knows", node, report.task)
             return None
         now = self._clock()
-        task = msgspec.structs.replace(report.direct, node=node)
-        outcome = report.result.outcome
-        standing = Standing(state=State(outcome), tier=task.tier, replay=task.replay, max_attempts=1)
+        task = msgspec.structs.replace(task, node=node)
         record = Record(
             task=task,
-            standing=standing,
+            standing=Standing(state=State.RUNNING, tier=task.tier, replay=task.replay, fence=0, runs=1, max_attempts=1),
             deadlines=begin(task.limits, now),
             digest=digest(task),
             created=now.wall,
             updated=now.wall,
+            order=self._leases.next_order(),
             node=node,
-            seqs={f"{node}.0": report.seq},
-            result=report.result,
-            code=report.result.code,
             reason="a direct command on its own node",
         )
         live = Live(record)
-        self._book.note(live, "direct", record, _told(task, report.result, node))
+        self._book.note(live, "direct", record, {"node": node, "task": msgspec.to_builtins(task)})
         return live
-
-
-def _told(task: Task, result: Finished, node: str) -> dict[str, Any]:
-    return {"node": node, "task": msgspec.to_builtins(task), "result": msgspec.to_builtins(result)}

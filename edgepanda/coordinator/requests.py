@@ -31,6 +31,7 @@ log = logging.getLogger("edgepanda.coordinator")
 MOST_BYTES = 48 * 1024  # of one answer; pages are cut to it
 MOST_ANSWERS = 1_000  # answers to changing requests that are kept for repetitions
 MOST_SHOWN = 20  # tasks of a kind in a digest
+LONGEST_REASON = 300  # characters of a reason in a list
 VERIFY_WAIT = 1.0  # seconds for the witnesses' answer
 
 Answer = Callable[[Any], None]
@@ -54,14 +55,14 @@ class Requests:
         *,
         clock: Callable[[], Now],
         reply: Callable[[Peer, messages.Body], None],
+        next_order: Callable[[], int],
         cancel_attempt: Callable[[Record], None],
         ask_witnesses: Callable[[], None],
         peers_changed: Callable[[], None],
     ) -> None:
         self._book, self._fleet, self._peers, self._clock = book, fleet, peers, clock
-        self._reply, self._cancel_attempt = reply, cancel_attempt
+        self._reply, self._next_order, self._cancel_attempt = reply, next_order, cancel_attempt
         self._ask_witnesses, self._peers_changed = ask_witnesses, peers_changed
-        self._order = max((live.record.order for live in book.live.values()), default=0)
         self._waiting: set[tuple[str, str]] = set()
         self._answered: OrderedDict[tuple[str, str], messages.Reply] = OrderedDict()
         self._background: set[asyncio.Task[None]] = set()
@@ -106,6 +107,9 @@ class Requests:
             self._methods[request.method](params, sender, answer, refuse)
         except EdgePandaError as error:
             refuse(error)
+        except Exception as error:
+            log.exception("a %s of %s failed", request.method, sender.name)
+            refuse(EdgePandaError(f"the coordinator failed: {error}"))
 
     def refuse_body(self, refused_id: str, sender: Peer, error: EdgePandaError) -> None:
         """A request that could not even be read gets an answer all the same."""
@@ -113,11 +117,15 @@ class Requests:
 
     def _finish(self, request: messages.Request, sender: Peer, reply: messages.Reply) -> None:
         self._waiting.discard((sender.kid, request.id))
+        try:
+            self._reply(sender, reply)
+        except EdgePandaError as error:  # too large for one message
+            reply = messages.Reply(id=request.id, error=rpc_error(error))
+            self._reply(sender, reply)
         if request.counter is not None:
             self._answered[sender.kid, request.id] = reply
             while len(self._answered) > MOST_ANSWERS:
                 self._answered.popitem(last=False)
-        self._reply(sender, reply)
 
     def _checked(self, request: messages.Request, sender: Peer) -> Any:
         known = requests.METHODS.get(request.method)
@@ -173,15 +181,10 @@ class Requests:
             digest=submitted,
             created=now.wall,
             updated=now.wall,
-            order=self._next_order(now),
+            order=self._next_order(),
         )
         live = self._book.add(record, Happening(kind=Kind.SUBMITTED), {"task": msgspec.to_builtins(task)})
         self._book.then(lambda: answer({**_brief(live.record), "duplicate": False}), refuse)
-
-    def _next_order(self, moment: Now) -> int:
-        """Milliseconds, made to rise even if the wall clock is set back."""
-        self._order = max(self._order + 1, int(moment.wall * 1000))
-        return self._order
 
     def _candidates(self, p: requests.Submit) -> Any:
         if p.capability is not None:
@@ -209,11 +212,15 @@ class Requests:
                 f"there is no state {unknown[0]!r}", where="states", cure=f"known are: {', '.join(State)}"
             )
         limit = max(1, min(p.limit, requests.MOST_ROWS))
-        page = self._book.ledger.list_tasks(
-            states=list(p.states) or None, capability=p.capability, node=p.node, before=p.before, limit=limit
-        )
-        rows = [_brief(records.read(row)) for row in page.tasks]
-        answer({"tasks": rows, "next": page.next})
+        while True:
+            page = self._book.ledger.list_tasks(
+                states=list(p.states) or None, capability=p.capability, node=p.node, before=p.before, limit=limit
+            )
+            found = {"tasks": [_brief(records.read(row)) for row in page.tasks], "next": page.next}
+            if limit == 1 or len(msgspec.json.encode(found)) <= MOST_BYTES:
+                break
+            limit //= 2  # a shorter page; `next` goes on where it ends
+        answer(found)
 
     def _wait(self, p: requests.Wait, sender: Peer, answer: Answer, refuse: Refuse) -> None:
         live = self._find(p.id)
@@ -221,21 +228,29 @@ class Requests:
         if self._settled(live.record) or not seconds:
             self._book.then(lambda: answer(live.record.view(live.progress)), refuse)
             return
-        loop = asyncio.get_running_loop()
         done = False
 
-        def give(_record: Record | None = None) -> None:
+        def give(record: Record | None = None) -> None:
             nonlocal done
-            if done or (_record is not None and not self._settled(_record)):
+            if done or (record is not None and not self._settled(record)):
                 return
             done = True
             timer.cancel()
-            if give in live.watchers:
-                live.watchers.remove(give)
-            self._book.then(lambda: answer(live.record.view(live.progress)), refuse)
+            if give in watchers:
+                watchers.remove(give)
+            self._book.then(tell, refuse)
 
-        timer = loop.call_later(seconds, give)
-        live.watchers.append(give)
+        def tell() -> None:  # what is in the ledger now: the append that was waited for may have failed meanwhile
+            try:
+                now = self._find(p.id)
+            except EdgePandaError as error:
+                refuse(error)
+            else:
+                answer(now.record.view(now.progress))
+
+        timer = asyncio.get_running_loop().call_later(seconds, give)
+        watchers = live.watchers
+        watchers.append(give)
 
     def _settled(self, record: Record) -> bool:
         return record.ended or record.standing.state in NEEDS_PERSON
@@ -289,12 +304,22 @@ class Requests:
     def _by_person(self, live: Live, event: Happening, data: dict[str, Any], reason: str) -> None:
         code = "" if live.record.standing.state in LIVE else live.record.code
         deadlines = begin(live.record.task.limits, self._clock())
-        self._book.change(live, event, data, reason=reason, code=code, deadlines=deadlines)
+        fields = {"reason": reason, "code": code, "deadlines": deadlines}
+        after = self._book.change(live, event, data, **fields, order=self._next_order())
+        if after.standing.state is State.QUEUED:  # a new word: who declined before is asked again
+            live.rests.clear()
 
     # the site
 
     def _node_list(self, _p: requests.NoParams, _sender: Peer, answer: Answer, _refuse: Refuse) -> None:
-        answer({"nodes": self._fleet.views(self._clock().boottime, whole=False)})
+        views = self._fleet.views(self._clock().boottime, whole=False)
+        shown, size = 0, 0
+        for view in views:
+            size += len(msgspec.json.encode(view)) + 1
+            if size > MOST_BYTES:
+                break
+            shown += 1
+        answer({"nodes": views[:shown], "total": len(views)})
 
     def _node_get(self, p: requests.ByName, _sender: Peer, answer: Answer, _refuse: Refuse) -> None:
         node = self._fleet.nodes.get(p.name)
@@ -328,8 +353,8 @@ class Requests:
             witnesses = self._fleet.witnesses()
             try:
                 found = await asyncio.to_thread(self._book.ledger.verify, witnesses=list(witnesses.values()))
-            except EdgePandaError as error:
-                refuse(error)
+            except Exception as error:
+                refuse(error if isinstance(error, EdgePandaError) else EdgePandaError(f"the check failed: {error}"))
                 return
             answer({**msgspec.to_builtins(found), "witnesses": msgspec.to_builtins(witnesses)})
 
@@ -373,7 +398,7 @@ def _brief(record: Record) -> dict[str, Any]:
         "updated": shown.updated,
         "age": round(time.time() - shown.created, 1),
         "attempt": shown.attempt,
-        "reason": shown.reason,
+        "reason": shown.reason[:LONGEST_REASON],
         "code": shown.code,
         "goal": shown.goal[:120],
     }

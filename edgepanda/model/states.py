@@ -80,6 +80,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     tier: int = 1
     replay: Replay = "unsafe"
     attempt: int = 0  # number of the newest attempt; 0: none yet
+    runs: int = 0  # attempts that began: one that was declined does not count against `max_attempts`
     fence: int | None = None  # the attempt whose reports count; None: retired
     max_attempts: int = 3
     cancel: bool = False  # somebody asked for it to end
@@ -120,7 +121,7 @@ def _tier01(s: Standing, _: Happening) -> bool:
 
 
 def _again_allowed(s: Standing, h: Happening) -> bool:
-    return s.replay == "safe" and h.still_valid and s.attempt < s.max_attempts
+    return s.replay == "safe" and h.still_valid and s.runs < s.max_attempts
 
 
 def _never_began(_: Standing, h: Happening) -> bool:
@@ -196,7 +197,8 @@ _INDEX: dict[tuple[State, Kind], tuple[Row, ...]] = {
 
 
 _REPORTS = frozenset({_K.DECLINED, _K.STARTED, _K.PERMITTED, _K.ASKED, _K.FINISHED})  # carry a fence
-_NEW_WORD = frozenset({_K.AGAIN, _K.RESOLVED})  # a person's later word lifts the mark of an earlier cancel
+_BEGINS = frozenset({_K.STARTED, _K.PERMITTED})
+_NEW_WORD = frozenset({_K.AGAIN, _K.RESOLVED})  # a person's later word lifts an earlier cancel and counts anew
 
 
 class StateError(EdgePandaError):
@@ -224,7 +226,8 @@ def _apply(task: Standing, event: Happening, row: Row) -> Standing:
     to = State.CANCELLED if cancel and row.to is State.QUEUED else row.to
     attempt = task.attempt + 1 if row.fence == "next" else task.attempt
     fence = {"keep": task.fence, "retire": None, "next": attempt}[row.fence]
-    return msgspec.structs.replace(task, state=to, attempt=attempt, fence=fence, cancel=cancel)
+    runs = 0 if event.kind in _NEW_WORD else task.runs + (event.kind in _BEGINS)
+    return msgspec.structs.replace(task, state=to, attempt=attempt, runs=runs, fence=fence, cancel=cancel)
 
 
 def why(state: State, event: Happening, task: Standing) -> str:

@@ -206,10 +206,13 @@ class FinishedReport(Report, frozen=True, kw_only=True, tag="finished"):
 
 
 class Interrupted(Report, frozen=True, kw_only=True, tag="interrupted"):
-    """The attempt was cut short, by a restart for example. `began` False: it never began."""
+    """The attempt was cut short, by a restart for example. `began` False: it never began. A direct command brings its
+    whole task with it.
+    """
 
     began: bool
     known: dict[str, Any] = {}
+    direct: Task | None = None
 
 
 class Output(Body, frozen=True, kw_only=True, tag="output"):

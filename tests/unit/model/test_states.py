@@ -100,7 +100,7 @@ def test_a_person_resolves_as_succeeded_failed_or_retry_only(outcome):
 
 
 def _running(**more: object) -> Standing:
-    return Standing(state=S.RUNNING, attempt=1, fence=1, **more)  # type: ignore[arg-type]
+    return Standing(state=S.RUNNING, attempt=1, runs=1, fence=1, **more)  # type: ignore[arg-type]
 
 
 def test_a_cancelled_task_whose_lease_is_lost_is_not_queued_again():
@@ -134,6 +134,17 @@ def test_a_safe_task_is_tried_again_while_attempts_and_its_time_are_left():
     assert step(_running(replay="safe"), Happening(kind=K.LOST)).state is S.QUEUED
     assert step(_running(replay="safe", max_attempts=1), Happening(kind=K.LOST)).state is S.FAILED
     assert step(_running(replay="safe"), Happening(kind=K.LOST, still_valid=False)).state is S.FAILED
+
+
+def test_a_lease_that_was_declined_does_not_count_against_the_attempts():
+    task = Standing(state=S.QUEUED, replay="safe", max_attempts=1)
+    for _ in range(5):
+        leased = step(task, Happening(kind=K.LEASED))
+        task = step(leased, Happening(kind=K.DECLINED, attempt=leased.fence))
+    leased = step(task, Happening(kind=K.LEASED))
+    running = step(leased, Happening(kind=K.STARTED, attempt=leased.fence))
+    assert (running.attempt, running.runs) == (6, 1)
+    assert step(running, Happening(kind=K.LOST)).state is S.FAILED
 
 
 def test_the_permit_is_for_unsafe_tasks_and_started_for_safe_ones():
