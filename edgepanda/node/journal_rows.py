@@ -115,6 +115,7 @@ class Change(msgspec.Struct, frozen=True):
     tombstones: Sequence[Key] = ()
     meta: Sequence[tuple[str, str]] = ()
     head: Head | None = None
+    forget: str | None = None  # a ledger of which lower heads count from now on
 
 
 class _Known:
@@ -212,6 +213,7 @@ class _Batch:
         self._tombstones: list[Row] = []
         self._meta: dict[str, str] = {}
         self._heads: dict[str, Head] = {}
+        self._forgotten: list[str] = []
         self.acked = 0
 
     def add(self, change: Change) -> None:
@@ -228,6 +230,10 @@ class _Batch:
             self._acknowledge(item_id)
         self._tombstones += change.tombstones
         self._meta.update(change.meta)
+        if change.forget is not None:
+            self._known.heights.pop(change.forget, None)
+            self._heads.pop(change.forget, None)
+            self._forgotten.append(change.forget)
         if change.head is not None and change.head.height > self._known.heights.get(change.head.ledger, -1):
             self._known.heights[change.head.ledger] = change.head.height
             self._heads[change.head.ledger] = change.head
@@ -281,6 +287,7 @@ class _Batch:
         put_rows(connection, "INSERT OR IGNORE INTO tombstones (task, attempt) VALUES", self._tombstones)
         self._known.tombstones += connection.total_changes - before
         put_rows(connection, "INSERT OR REPLACE INTO meta VALUES", list(self._meta.items()))
+        connection.executemany("DELETE FROM witness WHERE ledger = ?", [(ledger,) for ledger in self._forgotten])
         heads: list[Row] = [(head.ledger, head.height, head.hash) for head in self._heads.values()]
         put_rows(connection, "INSERT OR REPLACE INTO witness VALUES", heads)
 
