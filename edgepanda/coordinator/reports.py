@@ -164,13 +164,16 @@ class Reports:
         live.record = msgspec.structs.replace(live.record, seqs=seqs)
         began = report.began or report.attempt == 0  # a direct command does not go to the queue
         event = Happening(kind=Kind.INTERRUPTED, attempt=report.attempt, still_valid=not over, began=began)
+        node = str(live.record.node)
         self._leases.lost(live, over, event, {"began": report.began, "known": report.known})
+        if live.record.standing.state is State.QUEUED:
+            self._leases.rest(live, node)
 
     def _finished(self, report: messages.FinishedReport, live: Live, seqs: dict[str, int]) -> None:
         self._check_fence(live, report)
         standing = live.record.standing
-        if standing.state is State.LEASED and standing.replay == "safe":
-            self._change(live, Kind.STARTED, report, {}, seqs=seqs)  # its `started` was lost, or shares our envelope
+        unheard = standing.state is State.LEASED and standing.replay == "safe"  # a short action reports its end alone
+        implied = Happening(kind=Kind.STARTED, attempt=report.attempt) if unheard else None
         verdict = judge(live.record.task.criteria, report.result)
         event = Happening(
             kind=Kind.FINISHED,
@@ -185,7 +188,7 @@ class Reports:
             "result": msgspec.to_builtins(report.result),
         }
         code = verdict.code if verdict.outcome != "succeeded" else ""
-        self._book.change(live, event, data, seqs=seqs, result=report.result, code=code)
+        self._book.change(live, event, data, implied=implied, seqs=seqs, result=report.result, code=code)
 
     def _stale(self, report: messages.Report, live: Live, node: str, error: EdgePandaError) -> None:
         """It comes too late, or from somebody who does not hold the task: recorded once, changes nothing."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict, deque
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Action
 from edgepanda.model.ids import new_id
 from edgepanda.model.task import Answer, Finished, Outcome, Task
-from edgepanda.node.arbiter import Arbiter, LaneError, superseded
+from edgepanda.node.arbiter import Arbiter, superseded
 from edgepanda.node.devices import Devices
 from edgepanda.node.journal import AttemptRow, Journal
 from edgepanda.node.memory import Memory
@@ -36,6 +37,10 @@ PERMIT_WITHIN = 60.0  # seconds that an attempt waits for its permit before it g
 MOST_KNOWN = 10_000  # attempts that are remembered against repeated leases
 OUTPUT_HEAD, OUTPUT_TAIL = 20, 80  # lines of output that go into the report
 LONGEST_LINE = 200  # characters of such a line
+LONGEST_TEXT = 500  # characters of a reason
+LARGEST_RESULT = 32 * 1024  # bytes of a result in a report; what is larger belongs into a file
+JOINED_FOR = 30.0  # seconds that a joined attempt goes on without a word of the coordinator
+HEAR_EVERY, HEAR_TIMES = 0.1, 100  # a cancel is repeated until the driver has the call that it is meant for
 
 Why = Literal["", "cancelled", "superseded", "fence_retired", "lease_over", "draining"]
 Key = tuple[str, int]
@@ -52,6 +57,9 @@ class Attempt:
         self.end_by_ms: int | None = None
         self.began = False
         self.journaled = False
+        self.asked = False  # for its permit
+        self.entered = False  # its runner has taken its first step
+        self.result: Finished | None = None  # known already, from a direct command of this task
         self.why: Why = ""  # why it was stopped
         self.permit: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.head: list[str] = []
@@ -96,7 +104,8 @@ class Attempts:
         self._journal, self._reporter, self._work_dir = journal, reporter, work_dir
         self._first_seq = journal.incarnation << 20  # reports of a later start count higher
         self._arbiter = Arbiter()
-        self._known: OrderedDict[Key, bytes | None] = OrderedDict()  # ended ones, with their last word
+        self._known: OrderedDict[Key, None] = OrderedDict()  # ended ones
+        self._cancels: set[asyncio.Task[None]] = set()
         self.running: dict[Key, Attempt] = {}
         self._ending = False
 
@@ -116,41 +125,35 @@ class Attempts:
         if key in self.running:
             self._tell_start(self.running[key])
             return
-        if self._answered_before(key, lease):
-            return
+        if key in self._known or self._journal.attempt(*key) is not None:
+            return  # its last word is on its way until it is acknowledged
         try:
-            attempt = self._prepared(lease)
             if draining:
                 raise EdgePandaError("this node is ending", code="draining")
             if len(self.running) >= slots:
                 raise EdgePandaError(f"all {slots} slots are taken", code="busy")
+            attempt = self._prepared(lease)
         except EdgePandaError as error:
             self._decline(lease.task.id, lease.attempt, self._first_seq + 1, error)
             return
         self.start(attempt)
 
-    def decline_stale(self, lease: messages.Lease) -> None:
-        """A lease that was made for another start of this daemon: it says nothing about now."""
-        key = (lease.task.id, lease.attempt)
-        if key not in self.running and key not in self._known and self._journal.attempt(*key) is None:
-            self._decline(
-                *key, self._first_seq + 1, EdgePandaError("it was made for an earlier start of this node", code="stale")
-            )
+    def _known_result(self, lease: messages.Lease) -> Finished | None:
+        """The result of a direct command of this task, which the site may not know of.
 
-    def _answered_before(self, key: Key, lease: messages.Lease) -> bool:
-        if key in self._known:
-            return True  # its last word is on its way until it is acknowledged
-        direct = self._journal.attempt(lease.task.id, 0)
-        if direct is not None and direct.result is not None:
-            result = msgspec.json.decode(direct.result, type=Finished)
-            self._remember(key)
-            row = _row(lease.task, lease.attempt, direct.device, direct.action, "finished")
-            report = messages.FinishedReport(
-                id=new_id(), task=key[0], attempt=key[1], seq=self._first_seq + 1, result=result
-            )
-            self._reporter.end(report, row, journaled=False)
-            return True
-        return self._journal.attempt(*key) is not None
+        Raises `EdgePandaError` that declines the lease: `busy` while the command runs, `unsupported` where nobody knows
+        what it did; unless the site does know, and a person wants the command itself tried again.
+        """
+        task = lease.task
+        if (task.id, 0) in self.running:
+            raise EdgePandaError("a direct command of this id runs", code="busy")
+        row = self._journal.attempt(task.id, 0)
+        result = row.result if row is not None else self._reporter.unwritten(task.id, 0)
+        if result not in (None, b"null"):
+            return msgspec.json.decode(result, type=Finished)
+        if row is None or msgspec.json.decode(row.lease, type=Task) == task:
+            return None
+        raise EdgePandaError("a direct command of this id was cut short", code="unsupported")
 
     def _prepared(self, lease: messages.Lease) -> Attempt:
         """The attempt that a lease asks for. Raises `EdgePandaError` with the code that declines it."""
@@ -161,6 +164,7 @@ class Attempts:
             raise EdgePandaError("it may no longer begin", code="expired")
         if self._journal.is_buried(task.id, lease.attempt):
             raise EdgePandaError("it was cancelled before its lease came", code="cancelled")
+        known = self._known_result(lease)
         device = task.device or task.capability
         action = task.capability.rpartition(".")[2] if task.device else "run"
         spec = self._devices.action(device, action)
@@ -170,8 +174,9 @@ class Attempts:
             raise EdgePandaError("doing it again is not safe by this node's card", code="unsupported")
         attempt = Attempt(task, lease.attempt, device=device, action=action, spec=spec, seq=self._first_seq)
         attempt.until_ms, attempt.begin_by_ms, attempt.end_by_ms = lease.until_ms, lease.begin_by_ms, lease.end_by_ms
+        attempt.result = known
         lane = self._arbiter.lane(device)
-        if spec.on_busy == "preempt" and spec.tier > 0:
+        if known is None and spec.on_busy == "preempt" and spec.tier > 0:
             if lane.is_old(lease.order, lease.submitted_ms):
                 raise superseded(device)
             lane.note_leased(lease.order)
@@ -181,8 +186,9 @@ class Attempts:
         code = "unsupported" if error.code in ("unknown_device", "consent_required") else error.code
         log.info("declined %s.%d: %s [%s]", task, attempt, error, error.code)
         self._remember((task, attempt))
+        message = error.message[:LONGEST_TEXT]
         self._reporter.say(
-            messages.Declined(id=new_id(), task=task, attempt=attempt, seq=seq, code=code, message=error.message)
+            messages.Declined(id=new_id(), task=task, attempt=attempt, seq=seq, code=code, message=message)
         )
 
     def renew(self, renewed: messages.Renewed) -> None:
@@ -221,10 +227,21 @@ class Attempts:
             return
         attempt.why = why
         if attempt.began:
-            task = asyncio.create_task(self._devices.cancel(attempt.device, *attempt.key))
-            self._reporter.keep(_awaited(task))
-        elif attempt.runner is not None:
+            task = asyncio.create_task(self._end_call(attempt), name=f"cancel {attempt.task.id}.{attempt.number}")
+            self._cancels.add(task)
+            task.add_done_callback(self._cancels.discard)
+        elif attempt.runner is not None and attempt.entered:  # cancelled before its first step it would say nothing
             attempt.runner.cancel()
+
+    async def _end_call(self, attempt: Attempt) -> None:
+        """The call may not have been sent yet, while its host starts again: said until it is heard."""
+        try:
+            for _ in range(HEAR_TIMES):
+                if attempt.key not in self.running or await self._devices.cancel(attempt.device, *attempt.key):
+                    return
+                await asyncio.sleep(HEAR_EVERY)
+        except Exception:
+            log.exception("%s.%d could not be stopped", *attempt.key)
 
     def tick(self) -> None:
         """End attempts whose lease is over: a `safe` one may already run elsewhere; an `unsafe` one finishes."""
@@ -239,21 +256,32 @@ class Attempts:
         lane = self._arbiter.lane(attempt.device)
         turn = None
         telling = asyncio.get_running_loop().call_later(SHOW_AFTER, self._tell_start, attempt)
+        attempt.entered = True
         try:
-            turn = await lane.take(attempt.spec.on_busy, lambda: self.stop(attempt, "superseded"))
-            await self._may_begin(attempt)
+            if not attempt.began:
+                _check_time(attempt)
+            if attempt.result is not None:
+                return await self._tell_again(attempt, attempt.result)
+            joined = attempt.began
+            on_busy = "queue" if joined else attempt.spec.on_busy
+            turn = await lane.take(on_busy, lambda: self.stop(attempt, "superseded"))
+            if not joined:
+                await self._may_begin(attempt)
+            telling.cancel()
+            telling = asyncio.get_running_loop().call_later(SHOW_AFTER, self._tell_start, attempt)
             return self._finish(attempt, await self._act(attempt))
-        except LaneError as error:
-            return self._not_begun(attempt, error)
         except _NeverBegan as error:
             return self._not_begun(attempt, EdgePandaError(str(error), code=error.code))
         except asyncio.CancelledError:
+            if attempt.began:
+                raise  # this process ends; its journal says what was open
             return self._not_begun(attempt, _stopped(attempt))
         except EdgePandaError as error:
-            return self._failed(attempt, error)
+            return self._failed(attempt, error) if attempt.began else self._not_begun(attempt, error)
         except Exception as error:
             log.exception("attempt %s.%d failed inside the node", *attempt.key)
-            return self._failed(attempt, EdgePandaError(f"the node failed: {error}", code="internal"))
+            failure = EdgePandaError(f"the node failed: {error}", code="internal", details={"unreadable": True})
+            return self._failed(attempt, failure) if attempt.began else self._not_begun(attempt, failure)
         finally:
             telling.cancel()
             if turn is not None:
@@ -262,8 +290,8 @@ class Attempts:
             self._remember(attempt.key)
 
     def _tell_start(self, attempt: Attempt) -> None:
-        """It takes longer than a moment: say where it stands."""
-        if attempt.number == 0:
+        """It takes longer than a moment: say where it stands. What has asked for its permit has said so."""
+        if attempt.number == 0 or attempt.asked:
             return
         fields: dict[str, Any] = {"id": new_id(), "task": attempt.task.id, "attempt": attempt.number}
         if attempt.began and attempt.task.replay == "safe":
@@ -277,20 +305,29 @@ class Attempts:
         if keeps:
             state: Literal["starting", "began"] = "starting" if attempt.task.replay == "unsafe" else "began"
             row = _row(attempt.task, attempt.number, attempt.device, attempt.action, state, str(self._work(attempt)))
-            await self._journal.record(row)
-            attempt.journaled = True
+            attempt.journaled = True  # also if we are stopped meanwhile: the write goes on
+            try:
+                await self._journal.record(row)
+            except EdgePandaError:
+                attempt.journaled = False
+                raise
         if attempt.task.replay == "unsafe" and attempt.number > 0:
             await self._get_permit(attempt)
-        now = boottime() * 1000
-        if attempt.begin_by_ms is not None and now >= attempt.begin_by_ms:
-            raise _NeverBegan("it may no longer begin", "expired")
-        if attempt.why:
-            raise _NeverBegan("it was stopped before it began", attempt.why)
+        _check_time(attempt)
         if attempt.task.replay == "unsafe":
             await self._journal.advance(attempt.task.id, attempt.number, "began")
+            _check_time(attempt)  # that may have taken long
         attempt.began = True
 
+    async def _tell_again(self, attempt: Attempt, result: Finished) -> Finished:
+        """What a direct command of this task has done is not done again; an `unsafe` one needs its permit to count."""
+        if attempt.task.replay == "unsafe":
+            await self._get_permit(attempt)
+        attempt.began = True
+        return self._report(attempt, result)
+
     async def _get_permit(self, attempt: Attempt) -> None:
+        attempt.asked = True
         starting = messages.Starting(id=new_id(), task=attempt.task.id, attempt=attempt.number, seq=attempt.next_seq())
         self._reporter.say(starting)
         try:
@@ -370,7 +407,8 @@ class Attempts:
             return Finished(
                 outcome="failed", code="draining", message="it goes on without this node, which joins it later"
             )
-        if attempt.why in ("lease_over", "fence_retired", "draining") or is_unknown(error):
+        unread = bool(error.details.get("unreadable")) and attempt.task.replay == "unsafe"
+        if attempt.why in ("lease_over", "fence_retired", "draining") or is_unknown(error) or unread:
             return self._interrupted(attempt, error)
         outcome: Outcome = {"timeout": "timed_out", "cancelled": "cancelled"}.get(error.code, "failed")  # type: ignore[assignment]
         code, message = error.code, str(error)
@@ -391,6 +429,8 @@ class Attempts:
         """It never acted: a lease goes back; a direct command has failed."""
         outcome: Outcome = "cancelled" if error.code == "cancelled" else "failed"
         finished = Finished(outcome=outcome, code=error.code, message=error.message)
+        if attempt.why == "fence_retired" and not attempt.journaled:
+            return finished  # nobody waits for it
         if attempt.number == 0 or (error.code in ("superseded", "cancelled") and attempt.task.replay == "safe"):
             return self._report(attempt, finished)
         if attempt.journaled:
@@ -401,7 +441,8 @@ class Attempts:
 
     def _interrupted(self, attempt: Attempt, error: EdgePandaError) -> Finished:
         """Nobody knows how far it came."""
-        self._interrupt_report(attempt, began=True, known={"code": error.code, "message": error.message})
+        known = {"code": error.code, "message": error.message[:LONGEST_TEXT]}
+        self._interrupt_report(attempt, began=True, known=known)
         return Finished(outcome="failed", code="interrupted", message=error.message)
 
     def _interrupt_report(self, attempt: Attempt, *, began: bool, known: dict[str, Any]) -> None:
@@ -412,11 +453,12 @@ class Attempts:
             seq=attempt.next_seq(),
             began=began,
             known=known,
+            direct=attempt.task if attempt.number == 0 else None,
         )
-        if attempt.number > 0:
-            self._reporter.end(report, self._ended_row(attempt), journaled=attempt.journaled)
+        self._reporter.end(report, self._ended_row(attempt), journaled=attempt.journaled)
 
     def _report(self, attempt: Attempt, finished: Finished) -> Finished:
+        finished = fitted(finished)
         report = messages.FinishedReport(
             id=new_id(),
             task=attempt.task.id,
@@ -441,26 +483,49 @@ class Attempts:
     async def direct(self, task: Task, action: str) -> Finished:
         """Run a direct command: attempt 0 of a task made on the spot, told to the coordinator afterwards."""
         device = task.device or task.capability
+        known = self._done_before(task.id)
+        if known is not None:
+            return await known
         spec = self._devices.action(device, action)
         if spec.tier >= 2:
             raise consent_required(task.capability)
         task = msgspec.structs.replace(task, tier=spec.tier, replay=spec.replay)
         attempt = Attempt(task, 0, device=device, action=action, spec=spec, seq=self._first_seq)
-        self._arbiter.lane(device).note_direct(int(boottime() * 1000))
-        return await self.start(attempt)
+        if spec.tier > 0:
+            self._arbiter.lane(device).note_direct(int(boottime() * 1000))
+        return await asyncio.shield(self.start(attempt))
+
+    def _done_before(self, task: str) -> Awaitable[Finished] | None:
+        """The result of a command that is asked for once more by its id, now or when it is done."""
+        for attempt in self.running.values():
+            if attempt.task.id == task and attempt.runner is not None:
+                return asyncio.shield(attempt.runner)
+        row = self._journal.attempt(task, 0)
+        result = row.result if row is not None else self._reporter.unwritten(task, 0)
+        if result is None and row is None:
+            return None
+        if result in (None, b"null"):
+            raise EdgePandaError("this command was cut short; nobody knows what it did", code="interrupted", where=task)
+        return _given(msgspec.json.decode(result, type=Finished))
 
     # after a restart
 
     def recover(self) -> None:
         """Say of each attempt that an earlier run left open what became of it, and join commands that still run."""
         for row in self._journal.open_attempts():
-            if row.state == "finished":
-                self._remember(row.key)
-            elif row.state == "began" and row.attempt > 0 and self._attachable(row):
-                self._join(row)
-            else:
-                self._remember(row.key)
-                self._abandon(row)
+            try:
+                self._recover(row)
+            except Exception:  # one entry that cannot be read does not keep the node from starting
+                log.exception("%s.%d, which an earlier run left open, cannot be recovered", *row.key)
+
+    def _recover(self, row: AttemptRow) -> None:
+        if row.state == "finished":
+            self._remember(row.key)
+        elif row.state == "began" and self._attachable(row):
+            self._join(row)
+        else:
+            self._remember(row.key)
+            self._abandon(row)
 
     def _attachable(self, row: AttemptRow) -> bool:
         name = row.device or row.capability
@@ -477,26 +542,16 @@ class Attempts:
         log.info("joining %s.%d, which an earlier run began", row.task, row.attempt)
         attempt = Attempt(task, row.attempt, device=name, action=row.action, spec=spec, seq=self._first_seq)
         attempt.journaled = attempt.began = True
-        self.running[attempt.key] = attempt
-        attempt.runner = asyncio.create_task(self._rejoin(attempt))
-
-    async def _rejoin(self, attempt: Attempt) -> Finished:
-        lane = self._arbiter.lane(attempt.device)
-        turn = await lane.take("queue", lambda: self.stop(attempt, "superseded"))
-        try:
-            return self._finish(attempt, await self._act(attempt))
-        except EdgePandaError as error:
-            return self._failed(attempt, error)
-        finally:
-            lane.give_back(turn)
-            self.running.pop(attempt.key, None)
-            self._remember(attempt.key)
+        if row.attempt > 0:
+            attempt.until_ms = int((boottime() + JOINED_FOR) * 1000)
+        self.start(attempt)
 
     def _abandon(self, row: AttemptRow) -> None:
         began = row.state == "began"
         log.warning("%s.%d was %s by a restart", row.task, row.attempt, "cut short" if began else "not begun")
+        task = msgspec.json.decode(row.lease, type=Task) if row.attempt == 0 else None
         report: messages.Interrupted | messages.FinishedReport
-        if row.attempt > 0:
+        if row.attempt > 0 or began:
             report = messages.Interrupted(
                 id=new_id(),
                 task=row.task,
@@ -504,10 +559,10 @@ class Attempts:
                 seq=self._first_seq + 1,
                 began=began,
                 known={"code": "restarted"},
+                direct=task,
             )
         else:
-            finished = Finished(outcome="failed", code="interrupted", message="the node restarted in the middle")
-            task = msgspec.json.decode(row.lease, type=Task)
+            finished = Finished(outcome="failed", code="interrupted", message="the node restarted before it began")
             report = messages.FinishedReport(
                 id=new_id(), task=row.task, attempt=0, seq=self._first_seq + 1, result=finished, direct=task
             )
@@ -528,6 +583,21 @@ class Attempts:
             await asyncio.wait(ending, timeout=3.0)
 
 
+async def _given(result: Finished) -> Finished:
+    return result
+
+
+def _check_time(attempt: Attempt) -> None:
+    """Raises `_NeverBegan` where the attempt may not act any more."""
+    now = boottime() * 1000
+    if attempt.begin_by_ms is not None and now >= attempt.begin_by_ms:
+        raise _NeverBegan("it may no longer begin", "expired")
+    if attempt.until_ms is not None and now >= attempt.until_ms:
+        raise _NeverBegan("its lease is over", "lease_over")
+    if attempt.why:
+        raise _NeverBegan("it was stopped before it began", attempt.why)
+
+
 class _NeverBegan(Exception):
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
@@ -545,6 +615,30 @@ def is_unknown(error: EdgePandaError) -> bool:
     return isinstance(error, DriverError) and bool(
         error.details.get("unknown") or error.details.get("reason") == "interrupted"
     )
+
+
+def fitted(result: Finished) -> Finished:
+    """The result, cut where it would not fit into a report: an end that cannot be told would be none."""
+    size = len(msgspec.json.encode(result))
+    if size <= LARGEST_RESULT:
+        return result
+    message = f"{result.message[:LONGEST_TEXT]} (cut from {size} bytes: larger results belong into files)".strip()
+    result = msgspec.structs.replace(result, message=message, output=result.output[-10:], value=_cut(result.value))
+    if len(msgspec.json.encode(result)) <= LARGEST_RESULT:
+        return result
+    return msgspec.structs.replace(
+        result,
+        narrative=result.narrative[: 4 * LONGEST_TEXT],
+        evidence=tuple({"kind": str(e.get("kind", ""))[:50], **_cut(e)} for e in result.evidence[:8]),
+        answers=tuple(msgspec.structs.replace(a, evidence=_cut(a.evidence, 200)) for a in result.answers[:32]),
+        artifacts=result.artifacts[:20],
+    )
+
+
+def _cut(value: Any, most: int = 1000) -> Any:
+    """The value if it is small, or a word about its size."""
+    size = len(msgspec.json.encode(value))
+    return value if size <= most else {"cut": True, "bytes": size}
 
 
 def consent_required(capability: str) -> EdgePandaError:
@@ -577,7 +671,3 @@ def _row(
         work=work,
         updated=time.time(),
     )
-
-
-async def _awaited(task: asyncio.Task[Any]) -> None:
-    await task

@@ -11,14 +11,14 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Card
 from edgepanda.model.config import Loaded
-from edgepanda.model.ids import new_id
+from edgepanda.model.ids import is_task_id, new_id
 from edgepanda.model.task import Limits, Task
 from edgepanda.node import cards
 from edgepanda.node.attempts import Attempts
@@ -33,12 +33,14 @@ from edgepanda.trust.peers import Peer
 from edgepanda.wire import messages, topics
 from edgepanda.wire.bus import Bus, Message, Refused
 from edgepanda.wire.clock import boot_id, stamp
+from edgepanda.wire.requests import LARGEST_SUBMIT
 
 log = logging.getLogger("edgepanda.node")
 
 OUTPUT_EVERY = 0.1  # seconds between packets of live output
 OUTPUT_MOST = 50  # lines in one packet; what is over is left out of the live view, not of the report
 RECOVER_WITHIN = 15.0  # seconds that open attempts of an earlier run wait for their drivers
+LONGEST_TIMEOUT = 10 * 365 * 86_400  # seconds of a direct command
 LEASE_LOOK = 1.0  # seconds between looks at leases, while anything runs
 
 
@@ -49,7 +51,7 @@ class DirectCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     action: str = "run"
     args: dict[str, Any] = {}
     id: str = ""
-    timeout: float | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_TIMEOUT)] | None = None
     goal: str = ""
     criteria: tuple[str, ...] = ()
 
@@ -102,7 +104,7 @@ class NodeDaemon:
 
     async def run(self) -> None:
         """Serve until cancelled; then drain, bring the devices to their safe state, and say goodbye."""
-        await self._socket.start()
+        await self._listen()
         self._card_changed()
         self._bus.start()
         opening = asyncio.create_task(self._open_devices())
@@ -114,13 +116,20 @@ class NodeDaemon:
         finally:
             await asyncio.shield(self._stop([opening, ticking, beating]))
 
+    async def _listen(self) -> None:
+        """Without its local socket the node still serves the site."""
+        try:
+            await self._socket.start()
+        except EdgePandaError as error:
+            log.error("%s [%s]", error, error.code)
+
     async def _open_devices(self) -> None:
         """Recovery waits for the drivers: a command that still runs is joined through its host."""
         starting = asyncio.create_task(self._devices.start())
         if self.journal.open_attempts():
             await asyncio.wait([starting], timeout=RECOVER_WITHIN)
-        self.attempts.recover()
         self._reporter.resume(self._bus)
+        self.attempts.recover()
         self._recovered = True
         self._say_claim()
         await starting
@@ -205,7 +214,7 @@ class NodeDaemon:
         self._bus.send(topics.CLAIM, claim, node=self.name)
 
     def _say_beat(self) -> None:
-        if self._card is None or not self._recovered or not self._bus.up or not self._site.epoch:
+        if self._card is None or not self._recovered or not self._bus.up:
             return
         beat = messages.Beat(
             id=new_id(),
@@ -223,14 +232,20 @@ class NodeDaemon:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._settings.beat)
-            self._say_beat()
-            if not self._site.proven:
-                self._say_claim()  # it, or the answer to it, was lost
+            try:
+                self._say_beat()  # also while we obey nobody: whoever is there asks us then
+                if not self._site.proven:
+                    self._say_claim()  # it, or the answer to it, was lost
+            except Exception:
+                log.exception("a beat failed")
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(LEASE_LOOK if self.attempts.running else self._settings.beat)
-            self.attempts.tick()
+            await asyncio.sleep(min(LEASE_LOOK, self._settings.beat))
+            try:
+                self.attempts.tick()
+            except Exception:
+                log.exception("a look at the leases failed")
 
     # what we hear
 
@@ -255,7 +270,8 @@ class NodeDaemon:
             case messages.Lease():
                 self._on_lease(body)
             case messages.Permit():
-                self.journal.see(body.head)
+                if self._site.proven:
+                    self.journal.see(body.head)
                 self.attempts.permit(body)
             case messages.Cancel():
                 self.attempts.cancel(body)
@@ -296,9 +312,7 @@ class NodeDaemon:
             log.debug("a lease of epoch %d is ignored; we obey epoch %d", lease.epoch, self._site.epoch)
         elif not self._site.proven:
             self._early = [*self._early, lease][-self._settings.slots :]
-        elif not ours:
-            self.attempts.decline_stale(lease)
-        else:
+        elif ours:  # one of an earlier start says nothing about now: our claim has ended it
             self.attempts.accept(lease, slots=self._settings.slots, draining=self._draining or self._cloned)
 
     def _on_own_status(self, message: Message) -> None:
@@ -368,6 +382,10 @@ class NodeDaemon:
             raise EdgePandaError(str(error), code="malformed", where="do params") from error
         if self._draining:
             raise EdgePandaError("this node is ending", code="draining")
+        if call.id and not is_task_id(call.id):
+            raise EdgePandaError(f"{call.id!r} cannot name a task", code="invalid_task_id", where="id")
+        if len(msgspec.json.encode(call)) > LARGEST_SUBMIT:
+            raise EdgePandaError(f"more than {LARGEST_SUBMIT} bytes", code="oversized", where="do params")
         thing = self._devices.things.get(call.device)
         own = thing is not None and thing.capability
         task = Task(

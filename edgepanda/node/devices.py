@@ -119,6 +119,12 @@ class Devices:
                     thing.seen = Seen(None, error.message, error.cure)
                 self._on_change()
                 await asyncio.sleep(RETRY)
+            except Exception as error:
+                log.exception("driver %s cannot be used", driver)
+                for thing in mine:
+                    thing.seen = Seen(None, f"its host cannot be started: {error}", "the node's log has the details")
+                self._on_change()
+                await asyncio.sleep(RETRY)
         for thing in mine:
             await self._open(thing)
         self._on_change()

@@ -315,4 +315,5 @@ def decode_result(raw: msgspec.Raw, kind: type[Any], where: str) -> Any:
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise DriverError(f"the host's answer breaks the contract: {error}", where=where) from error
+        text = f"the host's answer breaks the contract: {error}"
+        raise DriverError(text, where=where, details={"unreadable": True}) from error

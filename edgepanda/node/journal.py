@@ -109,6 +109,17 @@ class Journal:
             Change(advance=(step,), outbox=(item,), finishing=(item.id, (task, attempt)), head=self._newest)
         )
 
+    async def record_ended(self, row: AttemptRow, result: bytes, item: OutboxItem) -> None:
+        """Record an attempt that has ended already, with its result and the report of it, in one commit.
+
+        Raises `journal_duplicate`, `outbox_full`.
+        """
+        step = Advance(row.task, row.attempt, "finished", self._clock(), None, result)
+        finishing = (item.id, row.key)
+        await self._submit(
+            Change(record=(row,), advance=(step,), outbox=(item,), finishing=finishing, head=self._newest)
+        )
+
     def attempt(self, task: str, attempt: int) -> AttemptRow | None:
         """An attempt as committed; acknowledged ones until they are pruned."""
         rows = self._store.read(f"SELECT {COLUMNS} FROM attempts WHERE task = ? AND attempt = ?", (task, attempt))  # noqa: S608
@@ -195,7 +206,14 @@ class Journal:
             await self.set_meta({"ledger": ledger, "epoch": str(epoch)})
 
     async def accept_ledger(self, ledger: str) -> None:
-        """Work for another ledger from now on, by an operator's word; its epochs count from the start."""
+        """Work for this ledger from now on, by an operator's word: another one, or an older copy of the one known.
+
+        Its epochs count from the start, and what was seen of it before is forgotten.
+        """
+        self._heads.pop(ledger, None)
+        if self._newest is not None and self._newest.ledger == ledger:
+            self._newest = None
+        await self._submit(Change(forget=ledger))
         await self.set_meta({"ledger": ledger, "epoch": "0"})
 
     def meta(self, key: str) -> str | None:

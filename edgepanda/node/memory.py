@@ -29,6 +29,10 @@ class Memory:
         self._marked: set[str] = set()
         self._values: dict[str, dict[str, Any]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._written: dict[str, dict[str, Any]] = {}
+        for row in self._documents.table("positions").all():
+            if isinstance(row.get("values"), dict) and not row.get("moving"):
+                self._written[str(row.get("device"))] = row["values"]
 
     def known(self, device: str) -> dict[str, Any] | None:
         """What was last written at rest, or None: not known."""
@@ -43,11 +47,16 @@ class Memory:
         self._cancel_timer(device)
         if device not in self._marked:
             self._write(device, {"moving": True})
+            self._written.pop(device, None)
             self._marked.add(device)
 
     def state(self, device: str, values: dict[str, Any]) -> None:
-        """Its driver says where it is."""
+        """Its driver says where it is. One that has moved by itself, to its safe state for example, is written anew."""
         self._values[device] = {**self._values.get(device, {}), **values}
+        written = self._written.get(device)
+        if device not in self._marked and written is not None and written != {**written, **values}:
+            self.before_move(device)
+            self.at_rest(device)
 
     def at_rest(self, device: str) -> None:
         """Nobody commands it any longer; write the position if that stays so."""
@@ -63,7 +72,8 @@ class Memory:
     def _settle(self, device: str) -> None:
         self._cancel_timer(device)
         if device in self._marked and device in self._values:
-            self._write(device, {"values": self._values[device]})
+            self._written[device] = dict(self._values[device])
+            self._write(device, {"values": self._written[device]})
             self._marked.discard(device)
 
     def _cancel_timer(self, device: str) -> None:

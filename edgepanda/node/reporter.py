@@ -8,6 +8,7 @@ journal's outbox first.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine
 from typing import Any
@@ -22,6 +23,7 @@ from edgepanda.wire.bus import Bus
 log = logging.getLogger("edgepanda.node")
 
 PATIENCE = 1.0  # seconds without an acknowledgement after which a safe attempt's end is written to disk
+WINDOW = 1_000  # reports of the outbox that are under way at one time
 
 _encode = msgspec.json.Encoder().encode
 
@@ -32,45 +34,57 @@ class Reporter:
     def __init__(self, journal: Journal, node: str) -> None:
         self._journal, self._node = journal, node
         self.bus: Bus | None = None
-        self._unwritten: dict[str, tuple[float, AttemptRow, OutboxItem]] = {}
+        self._unwritten: dict[str, tuple[float, AttemptRow, bytes, OutboxItem]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._writes: set[asyncio.Task[Any]] = set()
         self.problem: EdgePandaError | None = None  # why the journal takes nothing
         self.unacknowledged: set[tuple[str, int]] = set()  # attempts whose end the coordinator has not confirmed
         self._ends: dict[str, tuple[str, int]] = {}
+        self._behind = False  # the outbox holds reports that are not under way
+        self._after = 0  # place in the outbox of the last one that was
 
     def resume(self, bus: Bus) -> None:
         """Use this bus, and say again what an earlier run left unacknowledged."""
         self.bus = bus
-        for item in self._journal.outbox():
-            body = decode(item.body)
-            if isinstance(body, messages.Report):
-                self._note_end(body)
-                bus.deliver(topics.REPORT, body, node=self._node)
+        self._behind = True
+        self._feed()
 
-    def say(self, report: messages.Report) -> None:
-        """Say it until it is acknowledged, as long as this process lives."""
-        if self.bus is not None:
+    def say(self, report: messages.Report) -> bool:
+        """Say it until it is acknowledged, as long as this process lives. False if that cannot be done now."""
+        if self.bus is None:
+            return False
+        try:
             self.bus.deliver(topics.REPORT, report, node=self._node)
+        except EdgePandaError as error:
+            log.error("a report on %s.%d must wait: %s [%s]", report.task, report.attempt, error, error.code)
+            return False
+        return True
 
     def hint(self, body: messages.Report) -> None:
-        """Say it once."""
+        """Say it once, if it can be said."""
         if self.bus is not None:
-            self.bus.send(topics.REPORT, body, node=self._node)
+            with contextlib.suppress(EdgePandaError):
+                self.bus.send(topics.REPORT, body, node=self._node)
 
     def end(self, report: messages.FinishedReport | messages.Interrupted, row: AttemptRow, *, journaled: bool) -> None:
         """An attempt's last word. `journaled`: its row is in the journal already, so its end goes there at once."""
         item = OutboxItem(report.id, topics.REPORT.pattern, _encode(report))
+        result = _encode(report.result) if isinstance(report, messages.FinishedReport) else b"null"
         self._note_end(report)
         if journaled:
-            result = _encode(report.result) if isinstance(report, messages.FinishedReport) else b"null"
             self.keep(self._journal.record_finished(row.task, row.attempt, result, item))
         else:
             loop = asyncio.get_running_loop()
-            self._unwritten[report.id] = (loop.time() + PATIENCE, row, item)
+            self._unwritten[report.id] = (loop.time() + PATIENCE, row, result, item)
             if self._timer is None:
                 self._timer = loop.call_later(PATIENCE, self._write_late)
-        self.say(report)
+        if not self.say(report):
+            self._behind = True
+
+    def unwritten(self, task: str, attempt: int) -> bytes | None:
+        """The result of an attempt that has ended and is not in the journal yet."""
+        found = (e[2] for e in self._unwritten.values() if e[1].key == (task, attempt))
+        return next(found, None)
 
     def acknowledged(self, ids: tuple[str, ...]) -> None:
         """The coordinator has these."""
@@ -85,6 +99,7 @@ class Reporter:
                     written.append(report_id)
         if written:
             self.keep(self._journal.acknowledge(written))
+        self._feed()
 
     def keep(self, write: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Let a write to the journal go on; a failure is said once and shown, and ends nothing."""
@@ -98,6 +113,29 @@ class Reporter:
         self._write_late(everything=True)
         await asyncio.gather(*self._writes, return_exceptions=True)
 
+    def _feed(self) -> None:
+        """Say what the outbox holds, a window at a time: there may be more than can be under way."""
+        while self._behind and self.bus is not None and len(self._ends) <= WINDOW // 2:
+            items = self._journal.outbox(after=self._after, limit=WINDOW)
+            self._behind = len(items) == WINDOW
+            for item in items:
+                if not self.bus.waits_for(item.id) and not self._say_stored(item):
+                    self._behind = True
+                    return
+                self._after = item.seq
+
+    def _say_stored(self, item: OutboxItem) -> bool:
+        try:
+            report = decode(item.body)
+        except (msgspec.MsgspecError, KeyError) as error:
+            log.error("a report in the journal cannot be read, and is dropped: %s", error)
+            self.keep(self._journal.acknowledge([item.id]))
+            return True
+        if not isinstance(report, messages.Report):
+            return True
+        self._note_end(report)
+        return self.say(report)
+
     def _note_end(self, report: messages.Report) -> None:
         if isinstance(report, messages.FinishedReport | messages.Interrupted):
             self._ends[report.id] = (report.task, report.attempt)
@@ -109,16 +147,12 @@ class Reporter:
             self._timer.cancel()
         self._timer = None
         due = [(key, entry) for key, entry in self._unwritten.items() if everything or entry[0] <= loop.time()]
-        for key, (_, row, item) in due:
+        for key, (_, row, result, item) in due:
             del self._unwritten[key]
-            self.keep(self._write_end(row, item))
+            self.keep(self._journal.record_ended(row, result, item))
         if self._unwritten:
             soonest = min(entry[0] for entry in self._unwritten.values())
             self._timer = loop.call_at(soonest, self._write_late)
-
-    async def _write_end(self, row: AttemptRow, item: OutboxItem) -> None:
-        await self._journal.record(row)
-        await self._journal.record_finished(row.task, row.attempt, b"null", item)
 
     def _written(self, task: asyncio.Task[Any]) -> None:
         self._writes.discard(task)
