@@ -119,11 +119,23 @@ class Book:
         self.change(live, event, data)
         return live
 
-    def change(self, live: Live, event: Happening, data: dict[str, Any] | None = None, **fields: Any) -> Record:
-        """Let the event happen to the task and record it. Raises `StateError`, and then nothing has changed."""
+    def change(
+        self,
+        live: Live,
+        event: Happening,
+        data: dict[str, Any] | None = None,
+        *,
+        implied: Happening | None = None,
+        **fields: Any,
+    ) -> Record:
+        """Let the event happen to the task and record it. Raises `StateError`, and then nothing has changed.
+
+        `implied` is an event that the other one shows to have happened first (an end shows a start); it gets no entry.
+        """
         before = live.record
-        standing = states.step(before.standing, event)
-        reason = states.why(before.standing.state, event, before.standing)
+        standing = states.step(before.standing, implied) if implied is not None else before.standing
+        reason = states.why(standing.state, event, standing)
+        standing = states.step(standing, event)
         after = msgspec.structs.replace(
             before, standing=standing, **{"reason": reason, "updated": time.time(), **fields}
         )

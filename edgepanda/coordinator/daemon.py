@@ -33,7 +33,7 @@ from edgepanda.wire.topics import Topic
 log = logging.getLogger("edgepanda.coordinator")
 
 TICK = 1.0  # seconds between looks at leases and limits, while anything lives
-LEISURE = 0.005  # seconds that acknowledgements and events wait for company: nobody's work waits for them
+LEISURE = 0.02  # seconds that acknowledgements and events wait for company: nobody's work waits for them
 MOST_IDS = 1_000  # of one acknowledgement
 ASK_AGAIN = 5.0  # seconds before a node is asked again for what we lack
 YIELD = 2.0  # seconds that a coordinator which claims to live gets to show that it does

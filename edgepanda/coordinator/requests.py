@@ -304,8 +304,8 @@ class Requests:
     def _by_person(self, live: Live, event: Happening, data: dict[str, Any], reason: str) -> None:
         code = "" if live.record.standing.state in LIVE else live.record.code
         deadlines = begin(live.record.task.limits, self._clock())
-        fields = {"reason": reason, "code": code, "deadlines": deadlines}
-        after = self._book.change(live, event, data, **fields, order=self._next_order())
+        order = self._next_order()
+        after = self._book.change(live, event, data, reason=reason, code=code, deadlines=deadlines, order=order)
         if after.standing.state is State.QUEUED:  # a new word: who declined before is asked again
             live.rests.clear()
 
