@@ -112,20 +112,25 @@ def _check_tasks(connection: sqlite3.Connection) -> tuple[int, list[Problem]]:
 
 
 def _check_states(connection: sqlite3.Connection) -> list[Problem]:
-    """Tasks whose state is not the one that their newest change recorded; where its payload was dropped, nobody knows.
-
-    One look into the index of events for each task, however many events there are.
+    """Tasks whose state, in its column or in the record, is not the one that their newest change recorded; where its
+    payload was dropped, nobody knows. One look into the index of events for each task, however many events there are.
     """
     changes = ", ".join(f"'{kind}'" for kind in Kind)
+    newest = f"SELECT seq FROM chain WHERE chain.task = tasks.id AND kind IN ({changes}) ORDER BY seq DESC LIMIT 1"
     rows = connection.execute(
-        "WITH newest AS (SELECT id, state, (SELECT seq FROM chain WHERE chain.task = tasks.id "
-        f"AND kind IN ({changes}) ORDER BY seq DESC LIMIT 1) AS seq FROM tasks), "
-        "recorded AS (SELECT id, state, seq, CAST(body AS TEXT) AS body FROM newest JOIN payloads USING (seq)) "
-        "SELECT id, state, seq, json_extract(body, '$.state') AS said FROM recorded "
-        "WHERE CASE WHEN json_valid(body) THEN json_extract(body, '$.state') <> state ELSE 0 END LIMIT ?",
+        f"WITH newest AS (SELECT id, state, CAST(record AS TEXT) AS record, ({newest}) AS seq FROM tasks), "
+        "held AS (SELECT *, CASE WHEN json_valid(record) THEN json_extract(record, '$.standing.state') END AS kept, "
+        "CASE WHEN json_valid(CAST(body AS TEXT)) THEN json_extract(CAST(body AS TEXT), '$.state') END AS said "
+        "FROM newest LEFT JOIN payloads USING (seq)) "
+        "SELECT id, seq, said, state, kept FROM held WHERE said <> state OR kept <> state LIMIT ?",
         (MAX_PROBLEMS,),
     )
     return [
-        Problem("task_state_changed", seq, f"task {task} is {state}, and event {seq} recorded {said}")
-        for task, state, seq, said in rows
+        Problem(
+            "task_state_changed",
+            seq or 0,
+            f"task {task}: its state is {state}, {kept or state} in its record, "
+            f"and {said or 'not known'} by event {seq}",
+        )
+        for task, seq, said, state, kept in rows
     ]

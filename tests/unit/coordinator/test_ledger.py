@@ -365,6 +365,41 @@ async def test_dropped_payloads_leave_the_chain_proved(path: Path) -> None:
     ledger.close()
 
 
+async def lived(path: Path) -> None:
+    """Tasks whose events say which state they led to, as the coordinator writes them."""
+    ledger = Ledger.open(path)
+    for task in ("t1", "t2", "t3"):
+        for state in ("queued", "leased", "running", "failed"):
+            payload = f'{{"state":"{state}"}}'.encode()
+            record = TaskRow(task, state, "a.b", None, 1.5, 2.5, "d", f'{{"standing":{payload.decode()}}}'.encode())
+            kind = {"queued": "submitted", "running": "started", "failed": "finished"}.get(state, state)
+            await ledger.append([Event(kind, task, 1, payload)], tasks=[record])
+        await ledger.append([Event("ignored", task, 1, b'{"said":"started"}')], tasks=[record])
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "codes"),
+    [
+        ("UPDATE tasks SET updated = 9", set()),
+        ("UPDATE tasks SET state = 'succeeded' WHERE id = 't2'", {"task_state_changed"}),
+        ("UPDATE tasks SET record = replace(record, 'failed', 'succeeded') WHERE id = 't2'", {"task_state_changed"}),
+        ("UPDATE tasks SET record = x'00' WHERE id = 't2'", set()),
+    ],
+)
+async def test_a_state_edited_by_hand_is_found(path: Path, statement: str, codes: set[str]) -> None:
+    await lived(path)
+    assert proof(path) == (True, set())
+    damage(path, statement)
+    assert proof(path) == (not codes, codes)
+
+
+async def test_a_state_whose_newest_change_was_dropped_is_not_held_against_an_older_one(path: Path) -> None:
+    await lived(path)
+    damage(path, "DELETE FROM payloads WHERE seq IN (SELECT seq FROM chain WHERE kind = 'finished')")
+    assert proof(path) == (True, set())
+
+
 KILLED = """
 import asyncio, os, sys
 from edgepanda.coordinator.ledger import Event, Ledger, TaskRow
