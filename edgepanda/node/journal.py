@@ -9,6 +9,7 @@ kept in memory and goes to disk with the next commit.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ from edgepanda.node.journal_rows import (
     attempt_row,
 )
 from edgepanda.sqlite import Store
+from edgepanda.storage import StorageError
 
 __all__ = ["AttemptRow", "AttemptState", "Head", "Journal", "JournalError", "OutboxItem"]
 
@@ -68,7 +70,11 @@ class Journal:
             raise
 
     def close(self) -> None:
-        """Finish what is queued and close; may be called twice."""
+        """Finish what is queued, keep the newest head that was seen, and close; may be called twice."""
+        newest, self._newest = self._newest, None
+        if newest is not None:
+            with contextlib.suppress(StorageError):  # a disk that takes nothing any more has been told of before
+                self._store.submit_now(self._applier, Change(head=newest))
         self._store.close()
 
     @property
@@ -194,7 +200,7 @@ class Journal:
             raise JournalError(
                 f"this coordinator has the ledger {ledger}, this node works for {self.ledger}",
                 code="ledger_foreign",
-                cure="bring the old ledger back, or have an operator accept the new one",
+                cure=f"bring the old ledger back, or accept the new one with `edgepanda node --accept-ledger {ledger}`",
             )
         if epoch < self.epoch:
             raise JournalError(

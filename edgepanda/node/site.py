@@ -78,7 +78,8 @@ class Site:
             raise EdgePandaError(
                 f"its ledger has {head.height} entries, this node has seen {witness.height}",
                 code="ledger_behind",
-                cure="an older copy was brought back: bring back the newest, or have an operator accept this one",
+                cure="an older copy was brought back: bring back the newest, or accept this one with "
+                f"`edgepanda node --accept-ledger {head.ledger}`",
             )
 
     def take_peers(self, peers: PeerList) -> None:
