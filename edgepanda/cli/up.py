@@ -130,7 +130,9 @@ async def _node_settled(loaded: Loaded) -> str:
             probing = any(thing.get("state", "probing") == "probing" for thing in things)
             if status["coordinator"] and not probing:
                 return ""
-            refused = status["problem"] or status["broker_error"]
+            if status["problem"]:
+                return f"its node does not obey this coordinator: {EdgePandaError.from_dict(status['problem'])}"
+            refused = status["broker_error"]
             trouble = refused["message"] if refused else "its node has no coordinator yet"
             trouble = "its node still looks at its devices" if status["coordinator"] else trouble
         await asyncio.sleep(LOOK_EVERY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 from collections.abc import Iterator
@@ -356,25 +357,34 @@ def test_a_second_machine_joins_and_is_let_in_no_longer(ready: Person, tmp_path:
             assert node.end() == 0
 
 
-def test_another_ledger_needs_an_operators_word(ready: Person) -> None:
+@pytest.mark.parametrize(("kind", "said"), [("another", "has the ledger"), ("older", "this node has seen")])
+def test_another_ledger_or_an_older_copy_needs_an_operators_word(kind: str, said: str, ready: Person) -> None:
+    state = ready.folder / ".edgepanda"
     with ready.up():
         ready.ok("do", "pan.move", "10")
-    for file in (ready.folder / ".edgepanda").glob("ledger.db*"):
+    older = {file: file.read_bytes() for file in state.glob("ledger.db*")}
+    with ready.up():
+        ready.ok("do", "pan.move", "20")
+        ready.ok("do", "pan.move", "30")
+    for file in state.glob("ledger.db*"):
         file.unlink()
+    if kind == "older":
+        for file, content in older.items():
+            file.write_bytes(content)
     running = ready.start("up")
     try:
-        running.wait_for("ready: .*, but this coordinator has the ledger")
-        ledger = ready.json("digest")["head"]["ledger"]
-        os.kill(_pid(ready, "node"), signal.SIGTERM)
+        line = running.wait_for(f"ready: .*, but its node does not obey this coordinator: .*{said}")
+        word = re.findall(r"`edgepanda (node --accept-ledger [0-9a-f]+)`", line)[0]
     finally:
         running.end()
-    coordinator, broker = ready.start("broker"), ready.start("coordinator")
-    node = ready.start("node", "--accept-ledger", ledger)
+    broker = ready.start("broker")
+    broker.wait_for("^broker at")
+    coordinator, node = ready.start("coordinator"), ready.start(*word.split())
     try:
-        node.wait_for(f"obeys the ledger {ledger}")
-        coordinator.wait_for("listens on|broker at")
-        broker.wait_for("node desk is here")
+        node.wait_for("this node obeys the ledger")
+        coordinator.wait_for("node desk is here")
         assert ready.json("do", "pan.move", "11")["state"] == "succeeded"
+        assert ready.json("audit", "verify")["ok"]
     finally:
         codes = [each.end() for each in (node, coordinator, broker)]
     assert codes == [0, 0, 0]
