@@ -73,7 +73,8 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[EdgePandaError | None] | None = None
         self._ready: asyncio.Future[None] | None = None
-        self._writing = False
+        self._writing = False  # a write is due: asked of the loop, or held
+        self._blocked = False  # the socket takes no more at the moment
         self.up = False
         self.last_error: EdgePandaError | None = None
         self.tried = asyncio.Event()  # set after each attempt, so that a short-lived program can give up
@@ -101,10 +102,13 @@ class Link:
             return False
         return self._client.publish(topic, payload, qos=qos, retain=retain).rc == mqtt.MQTT_ERR_SUCCESS
 
+    def hold(self) -> None:
+        """What is published from now on goes to the socket at `write_now`. Not inside a callback of paho's."""
+        self._writing = True
+
     def write_now(self) -> None:
-        """Give what was published to the socket without waiting for the next turn of the loop."""
-        if self.up:
-            self._write()
+        """Give what was published since `hold` to the socket, without waiting for the next turn of the loop."""
+        self._write()
 
     async def flush(self, timeout: float = 2.0) -> None:
         """Wait until all that was published is written, and acknowledged by the broker where it will be."""
@@ -288,6 +292,7 @@ class Link:
     def _unwatch(self, _client: Any, _data: Any, sock: Any) -> None:
         self._loop.remove_reader(sock.fileno())
         self._loop.remove_writer(sock.fileno())
+        self._blocked = False
 
     def _read(self, client: mqtt.Client, sock: Any) -> None:
         result = client.loop_read()
@@ -311,10 +316,12 @@ class Link:
         client.loop_write()
         if client.socket() is not sock:
             return  # closed meanwhile
-        if client.want_write():
-            self._loop.add_writer(sock.fileno(), self._write)
-        else:
-            self._loop.remove_writer(sock.fileno())
+        if client.want_write() != self._blocked:
+            self._blocked = not self._blocked
+            if self._blocked:
+                self._loop.add_writer(sock.fileno(), self._write)
+            else:
+                self._loop.remove_writer(sock.fileno())
 
     async def _tick(self, client: mqtt.Client) -> None:
         while client.loop_misc() == mqtt.MQTT_ERR_SUCCESS:  # noqa: ASYNC110 keepalive is a matter of time

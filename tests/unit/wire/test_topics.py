@@ -20,7 +20,7 @@ REPORTS = {"accepted", "declined", "starting", "started", "progress", "finished"
 # protocol.md section 2: who says what, topic by topic
 SAID = {
     "site/coordinator": {"presence": {"site"}},
-    "site/hello": {"hello": {"site"}},
+    "site/hello": {"hello": {"site"}, "challenge": {"site"}},
     "site/request": {"request": {"operator", "client", "voice", "node"}},
     "site/events": {"event": {"site"}},
     "clients/{client}/reply": {"reply": {"site"}, "ack": {"site"}},
