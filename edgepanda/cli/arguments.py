@@ -84,6 +84,9 @@ def parse_args(words: Iterable[str], action: Action) -> dict[str, Any]:
         elif name in args:
             raise ArgumentError("it is given twice", where=name)
         args[name] = typed(text, properties.get(name, {}), name)
+    missing = [name for name in required if name not in args and "default" not in properties[name]]
+    if missing:
+        raise ArgumentError("the argument is missing", where=missing[0], cure=usage(action))
     return args
 
 

@@ -55,7 +55,6 @@ def offer(node: str, device: str | None, action: str = "move", capability: str =
         (["30", "how=fast", "now=yes"], {"angle": 30.0, "how": "fast", "now": True}),
         (["30", "how=3"], {"angle": 30.0, "how": 3}),
         (["30", "steps=[1, 2]"], {"angle": 30.0, "steps": [1, 2]}),
-        ([], {}),
     ],
 )
 def test_values_by_the_schema(words: list[str], args: dict[str, Any]) -> None:
@@ -65,6 +64,8 @@ def test_values_by_the_schema(words: list[str], args: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ([], "the argument is missing (angle); it takes: [speed] angle [how] [now] [steps]"),
+        (["speed=3"], "the argument is missing (angle)"),
         (["abc"], "is no number (degree)"),
         (["nan"], "is no number"),
         (["inf"], "is no number"),
