@@ -28,7 +28,7 @@ from edgepanda.model.broker import BrokerAddress
 from edgepanda.model.config import Loaded, find_config, load_config
 from edgepanda.model.ids import new_id
 from edgepanda.model.task import Limits
-from edgepanda.trust.identity import Identity, decode_key
+from edgepanda.trust.identity import Identity, KeyFileError, decode_key
 from edgepanda.trust.peers import Directory, Peer, vouch
 from edgepanda.wire import messages, requests, topics
 from edgepanda.wire.bus import Bus, Message
@@ -56,15 +56,17 @@ def site_key(loaded: Loaded) -> bytes:
     """
     if loaded.config.site.key:
         return decode_key(loaded.config.site.key)
-    path = loaded.keys_dir / "site.key"
-    if not path.exists():
+    try:
+        return Identity.load(loaded.keys_dir / "site.key").public
+    except KeyFileError as error:
+        if error.code != "key_unreadable":
+            raise
         raise EdgePandaError(
-            "the site's key is not known here",
+            f"the site's key is not known here: {error.message} {error.where}",
             code="site_key_missing",
             where=f"{loaded.path}: site.key",
-            cure="`edgepanda init` makes a site, or copy site.key from the site's configuration",
-        )
-    return Identity.load(path).public
+            cure='write the public key there: key = "ed25519:..."; `edgepanda init` prints it where the site was made',
+        ) from error
 
 
 class Counter:

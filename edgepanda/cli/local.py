@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,7 +32,7 @@ class LocalNode:
     @property
     def present(self) -> bool:
         """Whether there is a socket; its node may be gone."""
-        return self.path.exists()
+        return os.path.exists(self.path)  # false also where the folder may not be looked into
 
     async def card(self) -> dict[str, Any] | None:
         """What the node can do; None where no node answers."""

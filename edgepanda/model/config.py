@@ -140,7 +140,8 @@ def load_config(path: Path) -> Loaded:
             "there is no such file", code="config_missing", where=str(path), cure="`edgepanda init` makes one"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read it: {error}", code="config_unreadable", where=str(path)) from error
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot read it: {reason}", code="config_unreadable", where=str(path)) from error
     try:
         config = msgspec.convert(tomllib.loads(text), Config)
     except tomllib.TOMLDecodeError as error:
