@@ -144,9 +144,8 @@ class Coordinator:
 
     def _went_up(self) -> None:
         self.leases.resume()
-        loop = asyncio.get_running_loop()
-        self._rival = None
-        loop.call_later(0.05, self._serve)  # retained messages first: another coordinator may be here
+        # Retained messages first, which may come before or after this: another coordinator may be here.
+        asyncio.get_running_loop().call_later(0.05, self._serve)
 
     def _serve(self) -> None:
         if not self.bus.up:
@@ -171,6 +170,7 @@ class Coordinator:
             self._on_ready()
 
     def _went_down(self) -> None:
+        self._rival = None
         self.leases.pause()
 
     def _on_presence(self, message: Message) -> None:
