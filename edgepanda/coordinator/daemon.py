@@ -126,9 +126,9 @@ class Coordinator:
         self._subscribe()
 
     def _subscribe(self) -> None:
+        self.bus.subscribe(topics.COORDINATOR, self._on_presence)
+        self.bus.subscribe(topics.HELLO, self._on_hello)
         takers: tuple[tuple[Topic, Callable[[Message], None]], ...] = (
-            (topics.COORDINATOR, self._on_presence),
-            (topics.HELLO, self._on_hello),
             (topics.REQUEST, self._on_request),
             (topics.CARD, self._on_card),
             (topics.STATUS, self._on_status),
@@ -138,7 +138,18 @@ class Coordinator:
             (topics.OUTPUT, self._on_output),
         )
         for topic, taker in takers:
-            self.bus.subscribe(topic, taker)
+            self.bus.subscribe(topic, self._once_serving(taker))
+
+    def _once_serving(self, taker: Callable[[Message], None]) -> Callable[[Message], None]:
+        """Until it is clear that nobody else serves, nothing is heard, or else nodes would follow us away from there.
+        Whoever said it says it again.
+        """
+
+        def take(message: Message) -> None:
+            if self._serving:
+                taker(message)
+
+        return take
 
     # the link
 
