@@ -83,8 +83,15 @@ def coordinator_command(settings: Settings) -> int:
     loaded = settings.load()
 
     async def run(ready: Ready) -> None:
-        from edgepanda.coordinator.daemon import Coordinator
+        from edgepanda.coordinator.daemon import Coordinator, site_key_path
 
+        if not site_key_path(loaded).exists():
+            raise EdgePandaError(
+                "this machine does not have the private key of a site",
+                code="site_key_missing",
+                where=str(site_key_path(loaded)),
+                cure="`edgepanda init` makes a site; a machine that joins one runs `edgepanda node` only",
+            )
         coordinator = Coordinator(loaded, on_ready=ready)
         site = loaded.config.site.name
         _announce(settings, {"process": "coordinator", "site": site}, f"coordinator of the site {site}")

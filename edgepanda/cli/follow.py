@@ -15,6 +15,7 @@ from edgepanda.model.states import ENDED, NEEDS_PERSON
 
 if TYPE_CHECKING:
     from edgepanda.client import AsyncClient
+    from edgepanda.wire.messages import Event
     from edgepanda.wire.requests import TaskView
 
 
@@ -23,13 +24,16 @@ _SETTLED = ENDED | NEEDS_PERSON
 
 
 class View(Protocol):
-    """Where lines and the present state go."""
+    """Where lines, events and the present state go."""
 
     def line(self, text: str) -> None:
-        """Something has happened."""
+        """Say something."""
 
     def status(self, text: str) -> None:
         """How it stands at the moment."""
+
+    def event(self, event: Event) -> None:
+        """Something has happened."""
 
 
 class Silent:
@@ -40,6 +44,17 @@ class Silent:
 
     def status(self, text: str) -> None:
         """Dropped."""
+
+    def event(self, event: Event) -> None:
+        """Dropped."""
+
+
+class JsonLines(Silent):
+    """Events as objects, one a line."""
+
+    def event(self, event: Event) -> None:
+        """Print it."""
+        emit({key: getattr(event, key) for key in ("seq", "at", "kind", "task", "attempt", "data")})
 
 
 class Lines:
@@ -53,8 +68,16 @@ class Lines:
         """Print it."""
         say(text)
 
+    def event(self, event: Event) -> None:
+        """Print it; progress, which the ledger does not have, is a state of the moment."""
+        text = describe(event.kind, event.data, event.attempt)
+        if event.seq:
+            self.line(f"{clock(event.at)}  {text}")
+        else:
+            self.status(f"              {text}")
 
-class Terminal:
+
+class Terminal(Lines):
     """Lines, and below them the present state, which is written over."""
 
     def __init__(self, console: Any, spinner: Any) -> None:
@@ -94,9 +117,18 @@ class Followed:
         self.id, self.known = task_id, known
 
 
-async def follow(client: AsyncClient, task: Followed, view: View, work: Awaitable[TaskView]) -> TaskView:
-    """Show the task's events while `work` waits for its end. The client must watch."""
-    printer = asyncio.create_task(_print_events(client, task, view))
+async def follow(
+    client: AsyncClient,
+    task: Followed,
+    view: View,
+    work: Awaitable[TaskView],
+    shown: asyncio.Future[int] | None = None,
+) -> TaskView:
+    """Show the task's events while `work` waits for its end. The client must watch.
+
+    `shown`: the number of the last event that `work` has shown itself; until that is known, what comes is held back.
+    """
+    printer = asyncio.create_task(_show_events(client, task, view, shown))
     try:
         found = await work
         if found.ended or found.needs_person:  # the answer may be here before the last event
@@ -107,16 +139,13 @@ async def follow(client: AsyncClient, task: Followed, view: View, work: Awaitabl
         await asyncio.gather(printer, return_exceptions=True)
 
 
-async def _print_events(client: AsyncClient, task: Followed, view: View) -> None:
+async def _show_events(client: AsyncClient, task: Followed, view: View, shown: asyncio.Future[int] | None) -> None:
     async for event in client.watch():
-        if event.task != task.id:
+        last = await shown if shown is not None else 0
+        if event.task != task.id or 0 < event.seq <= last:
             continue
         task.known = True
-        text = describe(event.kind, event.data, event.attempt)
-        if event.seq:
-            view.line(f"{clock(event.at)}  {text}")
-        else:
-            view.status(f"              {text}")
+        view.event(event)
         if event.data.get("state") in _SETTLED:
             return
 

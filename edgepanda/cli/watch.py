@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,7 @@ import msgspec
 from edgepanda.cli.common import Settings, ask, command
 from edgepanda.cli.events import describe
 from edgepanda.cli.exits import INTERRUPTED, task_code
-from edgepanda.cli.follow import Followed, detaching, follow, live_view, show_result
+from edgepanda.cli.follow import Followed, JsonLines, View, detaching, follow, live_view, show_result
 from edgepanda.cli.out import clock, emit, hint, say
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 def watch_command(settings: Settings, task_id: str | None) -> int:
     """Follow one task until it ends or needs a person, or everything at the site.
 
-    With --json each event is an object on a line of its own; a task's last line is the task itself.
+    With --json each event is an object on a line of its own. The site's first line says that watching has begun; a
+    task's last line is the task itself.
     """
     if task_id is None:
         return _watch_site(settings)
@@ -44,57 +46,63 @@ def watch_command(settings: Settings, task_id: str | None) -> int:
 
 async def _watch_task(client: AsyncClient, settings: Settings, task_id: str) -> TaskView:
     """First what has happened already, then what happens."""
-    before = await client.get(task_id)
-    past = await client.events(task_id, limit=100)
-    for event in past["events"]:
-        if settings.json:
-            emit({key: event[key] for key in ("seq", "at", "kind", "task", "attempt", "data")})
-        else:
-            say(f"{clock(event['at'])}  {describe(event['kind'], event['data'] or {}, event['attempt'])}")
-    if before.ended:
-        return before
-    waiting = client.wait(task_id, timeout=settings.timeout)
-    if settings.json:
-        printer = asyncio.create_task(_emit_events(client, task_id))
-        try:
-            return await waiting
-        finally:
-            printer.cancel()
-            await asyncio.gather(printer, return_exceptions=True)
-    with live_view(False, f"{before.state} ...") as view:
-        return await follow(client, Followed(task_id, known=True), view, waiting)
+    task = Followed(task_id, known=True)
+    shown: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    with contextlib.nullcontext(JsonLines()) if settings.json else live_view(False, f"{task_id} ...") as view:
+
+        async def past_and_end() -> TaskView:
+            shown.set_result(await _show_past(client, view, task_id))
+            return await client.wait(task_id, timeout=settings.timeout)
+
+        before = await client.get(task_id)
+        if before.ended:
+            await _show_past(client, view, task_id)
+            return before
+        return await follow(client, task, view, past_and_end(), shown)
 
 
-async def _emit_events(client: AsyncClient, task_id: str | None) -> None:
-    async for event in client.watch():
-        if task_id is None or event.task == task_id:
-            emit(_plain(event))
+async def _show_past(client: AsyncClient, view: View, task_id: str) -> int:
+    """Show what the ledger has of the task; gives the number of the last entry."""
+    last, more = 0, True
+    while more:
+        page = await client.events(task_id, after=last, limit=100)
+        for row in page["events"]:
+            last = row["seq"]
+            view.event(_event(row))
+        more = page["more"] and bool(page["events"])
+    return last
 
 
-def _plain(event: Event) -> dict[str, Any]:
-    facts = msgspec.to_builtins(event)
-    return {key: facts.get(key) for key in ("seq", "at", "kind", "task", "attempt", "data")}
+def _event(row: dict[str, Any]) -> Event:
+    from edgepanda.wire.messages import Event
+
+    facts = {key: row[key] for key in ("seq", "at", "kind", "task", "attempt")}
+    return Event(id=str(row["seq"]), data=row["data"] or {}, **facts)
 
 
 def _watch_site(settings: Settings) -> int:
     async def work(client: AsyncClient) -> None:
-        digest = await client.digest()  # says at once if nobody serves this site
-        if not settings.json:
-            hint(f"watching {len(digest['nodes'])} nodes; Ctrl-C ends it")
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.timeout):
-                await (_emit_events(client, None) if settings.json else _print_events(client))
-        except TimeoutError:
-            return
+                await _show_all(client, settings)
 
     try:
-        ask(Settings(settings.config, settings.json, None, settings.verbose), work, watch=True)
+        ask(settings._replace(timeout=None), work, watch=True)
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
 
 
-async def _print_events(client: AsyncClient) -> None:
+async def _show_all(client: AsyncClient, settings: Settings) -> None:
+    digest = await client.digest()  # says at once if nobody serves this site
+    if settings.json:
+        emit({"watching": [node["name"] for node in digest["nodes"]]})
+    else:
+        hint(f"watching {len(digest['nodes'])} nodes; Ctrl-C ends it")
+    lines = JsonLines()
     async for event in client.watch():
-        if event.seq:
+        if settings.json:
+            lines.event(event)
+        elif event.seq:
             say(f"{clock(event.at)}  {event.task or '-':<20}  {describe(event.kind, event.data, event.attempt)}")

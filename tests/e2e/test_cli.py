@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -237,10 +238,23 @@ def test_do_gives_up_waiting_after_its_timeout_and_the_task_goes_on(site: Person
     assert "edgepanda watch " in done.stderr
 
 
+def test_watch_shows_what_was_and_what_comes(site: Person) -> None:
+    site.ok("do", "pan.move", "0")
+    task = site.ok("submit", "servo.move", "angle=60", "speed=40").strip()
+    lines = [json.loads(line) for line in site.ok("watch", task, "--json").splitlines()]
+    kinds = [line["kind"] for line in lines[:-1] if line["seq"]]
+    assert kinds == ["submitted", "leased", "started", "finished"]
+    assert lines[-1]["task"]["state"] == "succeeded"
+    again = site.ok("watch", task)
+    assert "leased to desk" in again
+    assert "finished: succeeded" in again
+
+
 def test_watch_the_site(site: Person) -> None:
     running = site.start("watch", "--json")
     plain = site.start("watch")
     plain.wait_for("^watching 1 nodes")
+    running.wait_for('"watching"')
     site.ok("do", "pan.read")
     running.wait_for('"kind": "finished"')
     plain.wait_for("finished: succeeded")
@@ -272,7 +286,7 @@ def _pid(site: Person, name: str) -> int:
     return int(line.split()[0])
 
 
-# `up`
+# the processes
 
 
 @pytest.fixture
@@ -281,6 +295,32 @@ def ready(person: Person) -> Person:
     person.ok("init", "--name", "desk")
     person.listen_anywhere()
     return person
+
+
+@pytest.mark.parametrize("name", ["broker", "coordinator", "node"])
+def test_each_process_talks_to_systemd(name: str, ready: Person) -> None:
+    """Ready, the watchdog's food from its own loop, and the end."""
+    address = f"\0edgepanda-test-{os.getpid()}-{name}"
+    others = [ready.start("broker")] if name == "coordinator" else []
+    for other in others:
+        other.wait_for("^broker at")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(address)
+        systemd.settimeout(20)
+        running = ready.start(name, more={"NOTIFY_SOCKET": "@" + address[1:], "WATCHDOG_USEC": "200000"})
+        heard: list[str] = []
+        while not {"READY=1", "WATCHDOG=1"} <= set(heard):
+            heard += systemd.recv(4096).decode().splitlines()
+        assert running.end() == 0
+        while "STOPPING=1" not in heard:
+            heard += systemd.recv(4096).decode().splitlines()
+    assert [other.end() for other in others] == [0] * len(others)
+
+
+def test_a_machine_without_the_sites_key_is_told_so(ready: Person) -> None:
+    (ready.folder / ".edgepanda/keys/site.key").unlink()
+    done = ready.run("coordinator", "--json")
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "site_key_missing")
 
 
 def test_up_ends_everything_in_order_and_leaves_nothing(ready: Person) -> None:

@@ -109,12 +109,12 @@ class Person:
         """The document of a command with --json that must succeed."""
         return json.loads(self.ok(*words, "--json"))
 
-    def start(self, *words: str) -> Running:
-        """Start a command that goes on."""
+    def start(self, *words: str, more: dict[str, str] | None = None) -> Running:
+        """Start a command that goes on; `more`: variables of its environment."""
         process = subprocess.Popen(
             [sys.executable, "-u", "-m", "edgepanda", *words],
             cwd=self.folder,
-            env=self.environment,
+            env=self.environment | (more or {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
