@@ -128,10 +128,10 @@ class Coordinator:
     def _subscribe(self) -> None:
         self.bus.subscribe(topics.COORDINATOR, self._on_presence)
         self.bus.subscribe(topics.HELLO, self._on_hello)
+        self.bus.subscribe(topics.CARD, self._on_card)
+        self.bus.subscribe(topics.STATUS, self._on_status)
         takers: tuple[tuple[Topic, Callable[[Message], None]], ...] = (
             (topics.REQUEST, self._on_request),
-            (topics.CARD, self._on_card),
-            (topics.STATUS, self._on_status),
             (topics.CLAIM, self._on_claim),
             (topics.BEAT, self._on_beat),
             (topics.REPORT, self._on_report),

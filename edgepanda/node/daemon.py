@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,6 +38,7 @@ from edgepanda.wire.requests import LARGEST_SUBMIT
 
 log = logging.getLogger("edgepanda.node")
 
+HELLO_SPREAD = 0.2  # seconds over which nodes spread their answers to a coordinator's hello
 OUTPUT_EVERY = 0.1  # seconds between packets of live output
 OUTPUT_MOST = 50  # lines in one packet; what is over is left out of the live view, not of the report
 RECOVER_WITHIN = 15.0  # seconds that open attempts of an earlier run wait for their drivers
@@ -161,7 +163,7 @@ class NodeDaemon:
             base=site.base,
             process="n",
             will=lambda: (topics.STATUS, {"node": self.name}, self._status_body(False)),
-            on_up=self._went_up,
+            on_up=self._say_who,
             on_down=self._site.lost,
             on_refused=self._refused,
         )
@@ -172,10 +174,6 @@ class NodeDaemon:
         return bus
 
     # what we say
-
-    def _went_up(self) -> None:
-        self._bus.retain(topics.STATUS, self._status_body(True), node=self.name)
-        self._say_card()
 
     def _status_body(self, online: bool) -> messages.Status:
         return messages.Status(id=new_id(), online=online, boot=boot_id(), incarnation=self.journal.incarnation)
@@ -258,7 +256,17 @@ class NodeDaemon:
 
     def _on_hello(self, message: Message) -> None:
         if isinstance(message.body, messages.Hello):
-            self._spawn(self._meet(message.body.epoch, message.body.head.ledger))
+            self._spawn(self._answer_hello(message.body))
+
+    async def _answer_hello(self, hello: messages.Hello) -> None:
+        """A broker may have forgotten what was retained; many nodes answer, so not all at once."""
+        await asyncio.sleep(random.uniform(0, HELLO_SPREAD))  # noqa: S311 jitter, no secret
+        self._say_who()
+        await self._meet(hello.epoch, hello.head.ledger)
+
+    def _say_who(self) -> None:
+        self._bus.retain(topics.STATUS, self._status_body(True), node=self.name)
+        self._say_card()
 
     async def _meet(self, epoch: int, ledger: str) -> None:
         if await self._site.meet(epoch, ledger):
@@ -299,8 +307,7 @@ class NodeDaemon:
     def _on_ask(self, ask: messages.Ask) -> None:
         async def answer() -> None:
             if await self._site.meet(ask.epoch, ask.head.ledger):
-                self._bus.retain(topics.STATUS, self._status_body(True), node=self.name)
-                self._say_card()
+                self._say_who()
                 self._say_claim()
                 self._say_beat()
 
