@@ -32,9 +32,11 @@ type = "string"
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Person:
+def person(tmp_path: Path) -> Iterator[Person]:
     """Somebody new."""
-    return Person(tmp_path)
+    someone = Person(tmp_path)
+    yield someone
+    someone.close()
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     someone.configure(MORE.replace("{record}", str(folder / "record")).replace("{{word}}", "{word}"))
     with someone.up():
         yield someone
+        someone.close()
 
 
 def test_demo_shows_the_main_job_and_leaves_nothing(person: Person) -> None:
@@ -372,7 +375,7 @@ def _eventually_does(person: Person, running: Running) -> bool:
 
 
 def test_a_second_machine_joins_and_is_let_in_no_longer(ready: Person, tmp_path: Path) -> None:
-    shed = Person(tmp_path / "shed")
+    shed = Person(tmp_path / "shed")  # its node is ended below, come what may
     first = ready.json("init")
     url = next(
         line.split('"')[1]

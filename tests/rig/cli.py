@@ -78,6 +78,13 @@ class Person:
         self.home, self.folder, self.temporary = folder / "home", folder / "here", folder / "tmp"
         for each in (self.home, self.folder, self.temporary):
             each.mkdir(parents=True)
+        self._started: list[Running] = []
+
+    def close(self) -> None:
+        """End what was started and goes on still."""
+        for running in reversed(self._started):
+            if running.process.poll() is None:
+                running.end()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -120,7 +127,8 @@ class Person:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        return Running(process)
+        self._started.append(Running(process))
+        return self._started[-1]
 
     def listen_anywhere(self) -> None:
         """Let the embedded broker of the configuration listen on a free port."""
