@@ -234,6 +234,16 @@ def test_ctrl_c_detaches_and_says_how_to_come_back(site: Person) -> None:
     assert last["task"]["state"] == "cancelled"
 
 
+def test_on_a_terminal_the_present_state_is_live(site: Person) -> None:
+    site.ok("do", "pan.move", "0")
+    code, told = site.at_terminal("do", "pan.move", "50", "speed=60")
+    assert code == 0
+    assert "finished: succeeded" in told
+    assert "degrees" in told
+    assert "\x1b[" in told
+    assert "pulse_us=1777.778" in told
+
+
 def test_do_gives_up_waiting_after_its_timeout_and_the_task_goes_on(site: Person) -> None:
     site.ok("do", "pan.move", "0")
     done = site.run("do", "pan.move", "60", "speed=30", "--timeout", "500ms")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from edgepanda.cli.table import EXITS
 from tests.rig.cli import PATIENCE, Person, Running
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +26,11 @@ def test_the_first_screen_has_the_newcomers_two_commands() -> None:
     assert (ROOT / "README.md").read_text().index(install) < 1500
     usage = subprocess.run([ROOT / "install.sh", "--help"], capture_output=True, text=True, check=True, timeout=30)
     assert "demo|test" in usage.stdout
+
+
+def test_its_exit_codes_are_those_of_the_program() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert re.findall(r"^\| (\d+) \| (.*) \|$", text, re.MULTILINE) == [(str(c), t) for c, t in EXITS.items()]
 
 
 def test_every_command_in_it(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -129,6 +130,25 @@ class Person:
         )
         self._started.append(Running(process))
         return self._started[-1]
+
+    def at_terminal(self, *words: str) -> tuple[int, str]:
+        """Run a command with a terminal as its output; its exit code, and all that it wrote there."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "edgepanda", *words],
+            cwd=self.folder,
+            env=self.environment | {"TERM": "xterm"},
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        told = b""
+        with contextlib.suppress(OSError):  # the end of a terminal is an error
+            while part := os.read(ours, 65536):
+                told += part
+        os.close(ours)
+        return process.wait(PATIENCE), told.decode()
 
     def listen_anywhere(self) -> None:
         """Let the embedded broker of the configuration listen on a free port."""
