@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 @command(
     "verify",
+    short_help="Check the whole ledger; 1 if it does not hold",
     timeout_help="How long to wait for the broker (the check itself may take minutes).",
     examples="edgepanda audit verify\nedgepanda audit verify --offline\nedgepanda audit verify --json",
     returns="Exit codes: 0 the ledger holds, 1 it does not, 2 wrong usage, 3 unreachable or no answer.",
@@ -77,6 +78,7 @@ def _offline(settings: Settings) -> dict[str, Any]:
 
 @command(
     "log",
+    short_help="Print its entries, oldest first",
     examples="""
     edgepanda audit log
     edgepanda audit log --after 100 --limit 20
@@ -113,6 +115,7 @@ async def _entries(
 
 audit_command = click.Group(
     "audit",
+    no_args_is_help=False,  # then it is an error that names the help
     commands={"verify": _verify, "log": _log},
     help="Prove the ledger, or read it: every task, every decision, in one chain of hashes.",
 )

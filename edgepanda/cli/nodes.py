@@ -30,7 +30,7 @@ def _list(settings: Settings) -> None:
         show_nodes(found)
 
 
-@command("add", examples="edgepanda nodes add shed ed25519:...")
+@command("add", short_help="Let a node in: NAME KEY", examples="edgepanda nodes add shed ed25519:...")
 @click.argument("name")
 @click.argument("key")
 def _add(settings: Settings, name: str, key: str) -> None:
@@ -48,7 +48,7 @@ def _add(settings: Settings, name: str, key: str) -> None:
         say(f"{name} is let in; it shows up in `edgepanda nodes` once it runs")
 
 
-@command("remove", examples="edgepanda nodes remove shed")
+@command("remove", short_help="Let a node in no longer: NAME", examples="edgepanda nodes remove shed")
 @click.argument("name")
 def _remove(settings: Settings, name: str) -> None:
     """Let a node in no longer: its key is revoked, and nothing that it says counts."""

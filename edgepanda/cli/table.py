@@ -57,7 +57,7 @@ def overview() -> str:
     lines += [
         "",
         "`edgepanda COMMAND --help` shows a command's options and examples. All take --config FILE,",
-        "--json, --timeout and -v.",
+        "--json and -v; those that ask the site take --timeout too.",
         "",
         "Exit codes:",
         *(f"  {code:>3}  {text}" for code, text in EXITS.items()),
