@@ -78,7 +78,8 @@ def init_command(
 def make_site(path: Path, *, name: str, site: str, broker: str, operator_key: Path | None = None) -> Made:
     """A site on this machine: configuration, keys, peers. Keeps what exists. Raises `EdgePandaError`.
 
-    `operator_key`: the file of the person's key (default: `client.operator_key_path()`).
+    `operator_key`: the file of the person's key (default: `client.operator_key_path()`). Where the configuration that
+    exists has no coordinator, the machine belongs to another one's site, and only the node's key is looked after.
     """
     from edgepanda.client import operator_key_path
     from edgepanda.trust.identity import encode_key
@@ -86,80 +87,91 @@ def make_site(path: Path, *, name: str, site: str, broker: str, operator_key: Pa
 
     made: list[str] = []
     loaded, node = _configure(path, made, name=name, site=site, site_key="", broker=broker)
+    if loaded.config.coordinator is None:
+        return _joined(path, loaded, node, made)
     site_identity = _key(loaded.keys_dir / "site.key", "the site's key", made)
     key_file = operator_key or operator_key_path()
     operator = _key(key_file, "your key as an operator", made)
     operator_name = _person(loaded, operator)
-    node_name = loaded.require_node().name
-    _let_in(
-        loaded,
-        site_identity,
-        [
-            Peer(key=encode_key(operator.public), name=operator_name, role="operator"),
-            Peer(key=encode_key(node.public), name=node_name, role="node"),
-        ],
-        made,
-    )
-    option = "" if str(path) == "edgepanda.toml" else f" --config {path}"
+    wanted = [Peer(key=encode_key(operator.public), name=operator_name, role="operator")]
+    if node is not None:
+        wanted.append(Peer(key=encode_key(node.public), name=loaded.require_node().name, role="node"))
+    _let_in(loaded, site_identity, wanted, made)
     return Made(
         config=str(path),
         site=loaded.config.site.name,
         site_key=encode_key(site_identity.public),
-        node=node_name,
-        node_key=encode_key(node.public),
+        node=loaded.require_node().name if node is not None else "",
+        node_key=encode_key(node.public) if node is not None else "",
         operator=operator_name,
         operator_key_file=str(key_file),
         made=made,
-        next=[f"edgepanda up{option}"],
+        next=[f"edgepanda up{_option(path)}"],
     )
 
 
 def join_site(path: Path, *, name: str, site: str, site_key: str, broker: str) -> Made:
     """A node of a site that runs elsewhere: configuration and its key. Keeps what exists. Raises `EdgePandaError`."""
-    from edgepanda.trust.identity import decode_key, encode_key
+    from edgepanda.trust.identity import decode_key
 
     decode_key(site_key)
     made: list[str] = []
     loaded, node = _configure(path, made, name=name, site=site, site_key=site_key, broker=broker)
-    node_name = loaded.require_node().name
-    key = encode_key(node.public)
-    option = "" if str(path) == "edgepanda.toml" else f" --config {path}"
+    return _joined(path, loaded, node, made)
+
+
+def _joined(path: Path, loaded: Loaded, node: Identity | None, made: list[str]) -> Made:
+    from edgepanda.trust.identity import encode_key
+
+    name = loaded.require_node().name
+    key = encode_key(node.public) if node is not None else ""
     return Made(
         config=str(path),
         site=loaded.config.site.name,
         site_key=loaded.config.site.key,
-        node=node_name,
+        node=name,
         node_key=key,
         made=made,
-        next=[f"edgepanda nodes add {node_name} {key}", f"edgepanda up{option}"],
+        next=[f"edgepanda nodes add {name} {key}", f"edgepanda up{_option(path)}"],
     )
+
+
+def _option(path: Path) -> str:
+    return "" if str(path) == "edgepanda.toml" else f" --config {path}"
 
 
 def _configure(
     path: Path, made: list[str], *, name: str, site: str, site_key: str, broker: str
-) -> tuple[Loaded, Identity]:
-    """The configuration, written if there is none, and the node's identity."""
-    from edgepanda.cli.init_file import render
+) -> tuple[Loaded, Identity | None]:
+    """The configuration, written if there is none, and the node's identity, unless the machine has no node."""
     from edgepanda.model.config import ConfigError, load_config
-    from edgepanda.model.ids import check_name
 
     if not path.exists():
-        check_name(site, "--site")
-        if name:
-            check_name(name, "--name")
-        if broker:
-            from edgepanda.model.broker import parse_broker
-
-            parse_broker(broker, where="--broker")
-        node = _key(_keys_dir(path) / "node.key", "the node's key", made)
-        text = render(site=site, site_key=site_key, broker=broker, node=name or _default_name(path, node))
-        _write(path, text)
-        made.insert(0, f"{path}: the configuration")
+        node = _write_new(path, made, name=name, site=site, site_key=site_key, broker=broker)
         return load_config(path), node
     loaded = load_config(path)
-    if not loaded.require_node().name:
+    if loaded.config.node is None:
+        return loaded, None
+    if not loaded.config.node.name:
         raise ConfigError("the node has no name", where=f"{path}: node.name", cure='write name = "..." there')
     return loaded, _key(loaded.keys_dir / "node.key", "the node's key", made)
+
+
+def _write_new(path: Path, made: list[str], *, name: str, site: str, site_key: str, broker: str) -> Identity:
+    """The file, and the node's key before it: a name may be made from it."""
+    from edgepanda.cli.init_file import render
+    from edgepanda.model.broker import parse_broker
+    from edgepanda.model.ids import check_name
+
+    check_name(site, "--site")
+    if name:
+        check_name(name, "--name")
+    if broker:
+        parse_broker(broker, where="--broker")
+    node = _key(_keys_dir(path) / "node.key", "the node's key", made)
+    _write(path, render(site=site, site_key=site_key, broker=broker, node=name or _default_name(path, node)))
+    made.insert(0, f"{path}: the configuration")
+    return node
 
 
 def _default_name(path: Path, node: Identity) -> str:
@@ -245,7 +257,7 @@ def _show(made: Made) -> None:
     if not made.made:
         say("everything was there already")
     say()
-    rows = [("site", f"{made.site}   {made.site_key}"), ("node", f"{made.node}   {made.node_key}")]
+    rows = [("site", f"{made.site}   {made.site_key}"), ("node", f"{made.node}   {made.node_key}".strip())]
     if made.operator:
         rows.append(("operator", f"{made.operator}   {made.operator_key_file}"))
     fields(rows)

@@ -101,6 +101,23 @@ def test_init_twice_changes_nothing(person: Person) -> None:
     assert [stat.S_IMODE(key.stat().st_mode) for key in keys] == [0o600] * 3
 
 
+def test_init_on_a_machine_that_joined_makes_no_site_of_its_own(person: Person) -> None:
+    key = "ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    joined = person.json("init", "--node-only", "--name", "shed", "--site-key", key, "--broker", "mqtt://broker.lan")
+    again = person.json("init")
+    assert {**again, "made": joined["made"]} == joined
+    assert [file.name for file in person.folder.rglob("*.key")] == ["node.key"]
+    assert list(person.home.rglob("*.key")) == []
+
+
+def test_init_for_a_coordinator_without_a_node(person: Person) -> None:
+    (person.folder / "edgepanda.toml").write_text("[coordinator]\n")
+    made = person.json("init")
+    assert (made["node"], made["site"]) == ("", "home")
+    assert [file.name for file in person.folder.rglob("*.key")] == ["site.key"]
+    assert person.run("node").returncode == 2
+
+
 def test_before_init_the_way_is_shown(person: Person) -> None:
     done = person.run("tasks")
     assert done.returncode == 2
