@@ -30,6 +30,7 @@ log = logging.getLogger("edgepanda.coordinator")
 
 MOST_BYTES = 48 * 1024  # of one answer; pages are cut to it
 MOST_ANSWERS = 1_000  # answers to changing requests that are kept for repetitions
+COMPANY = 0.02  # seconds that the answer to a submit waits for the answer to a wait for the same task
 MOST_SHOWN = 20  # tasks of a kind in a digest
 LONGEST_REASON = 300  # characters of a reason in a list
 VERIFY_WAIT = 1.0  # seconds for the witnesses' answer
@@ -63,6 +64,7 @@ class Requests:
         self._book, self._fleet, self._peers, self._clock = book, fleet, peers, clock
         self._reply, self._next_order, self._cancel_attempt = reply, next_order, cancel_attempt
         self._ask_witnesses, self._peers_changed = ask_witnesses, peers_changed
+        self._held: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
         self._waiting: set[tuple[str, str]] = set()
         self._answered: OrderedDict[tuple[str, str], messages.Reply] = OrderedDict()
         self._background: set[asyncio.Task[None]] = set()
@@ -184,7 +186,26 @@ class Requests:
             order=self._next_order(),
         )
         live = self._book.add(record, Happening(kind=Kind.SUBMITTED), {"task": msgspec.to_builtins(task)})
-        self._book.then(lambda: answer({**_brief(live.record), "duplicate": False}), refuse)
+        self._book.then(lambda: self._answer_submit(live, answer), refuse)
+
+    def _answer_submit(self, live: Live, answer: Answer) -> None:
+        """Somebody waits for the task: a short one's end may come in a moment, and both answers travel together."""
+        task_id = live.record.id
+
+        def now() -> None:
+            self._held.pop(task_id, None)
+            answer({**_brief(live.record), "duplicate": False})
+
+        if live.watchers and not self._settled(live.record):
+            self._held[task_id] = (asyncio.get_running_loop().call_later(COMPANY, now), now)
+        else:
+            now()
+
+    def _release(self, task_id: str) -> None:
+        held = self._held.get(task_id)
+        if held is not None:
+            held[0].cancel()
+            held[1]()
 
     def _candidates(self, p: requests.Submit) -> Any:
         if p.capability is not None:
@@ -241,6 +262,7 @@ class Requests:
             self._book.then(tell, refuse)
 
         def tell() -> None:  # what is in the ledger now: the append that was waited for may have failed meanwhile
+            self._release(p.id)
             try:
                 now = self._find(p.id)
             except EdgePandaError as error:
