@@ -21,10 +21,15 @@ from edgepanda.trust.identity import Identity, verify
 Seconds = list[float]
 
 
-def timed(action: Callable[[], object], times: int) -> Seconds:
-    """How long each of so many runs took, sorted."""
+def timed(action: Callable[[], object], times: int, pause: float = 0.0) -> Seconds:
+    """How long each of so many runs took, sorted.
+
+    With a pause before each (seconds) as a lone task has it: every part finds its processor asleep and its caches cold.
+    """
     taken = []
     for _ in range(times):
+        if pause:
+            time.sleep(pause)
         began = time.perf_counter()
         action()
         taken.append(time.perf_counter() - began)
@@ -36,22 +41,22 @@ def quantile(taken: Seconds, share: float) -> float:
     return taken[min(len(taken) - 1, int(len(taken) * share))]
 
 
-def signature(times: int = 2000) -> tuple[float, float]:
+def signature(times: int, pause: float) -> tuple[float, float]:
     """Medians of a signature over 500 bytes and of its check, in seconds."""
     identity, text = Identity.create(), b"x" * 500
     made = identity.sign(text)
-    signing = timed(lambda: identity.sign(text), times)
-    checking = timed(lambda: verify(identity.public, text, made), times)
+    signing = timed(lambda: identity.sign(text), times, pause)
+    checking = timed(lambda: verify(identity.public, text, made), times, pause)
     return quantile(signing, 0.5), quantile(checking, 0.5)
 
 
-def commit(folder: Path, times: int = 500) -> float:
+def commit(folder: Path, times: int, pause: float) -> float:
     """Median of one 130-byte row in SQLite's WAL with synchronous=FULL, in seconds."""
-    connection = sqlite3.connect(folder / "bare.db", isolation_level=None)
+    connection = sqlite3.connect(folder / f"bare-{pause}.db", isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("CREATE TABLE t (a TEXT)")
-    taken = timed(lambda: connection.execute("INSERT INTO t VALUES (?)", ("x" * 130,)), times)
+    taken = timed(lambda: connection.execute("INSERT INTO t VALUES (?)", ("x" * 130,)), times, pause)
     connection.close()
     return quantile(taken, 0.5)
 
@@ -66,7 +71,7 @@ def program(argv: list[str], times: int = 15) -> float:
     return quantile(timed(lambda: subprocess.run(argv, check=True, stdout=subprocess.DEVNULL), times), 0.5)
 
 
-def pipe(times: int = 3000) -> float:
+def pipe(times: int, pause: float) -> float:
     """Median round trip of 64 bytes through pipes to another Python process, in seconds."""
     echo = "import os\nwhile got := os.read(0, 64): os.write(1, got)"
     with subprocess.Popen([sys.executable, "-c", echo], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -78,7 +83,7 @@ def pipe(times: int = 3000) -> float:
             os.write(writing, b"x" * 63 + b"\n")
             os.read(reading, 64)
 
-        taken = timed(once, times)
+        taken = timed(once, times, pause)
         process.stdin.close()
     return quantile(taken, 0.5)
 
@@ -91,7 +96,7 @@ echo({host!r}, {port})
 """
 
 
-def round_trip(host: str, port: int, times: int = 2000) -> tuple[float, float]:
+def round_trip(host: str, port: int, times: int, pause: float) -> tuple[float, float]:
     """Median and 99th percentile of 64 bytes at QoS 1 from one bare paho process to another and back, in seconds."""
     code = ECHO.format(here=str(Path(__file__).parents[2]), host=host, port=port)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
@@ -111,7 +116,7 @@ def round_trip(host: str, port: int, times: int = 2000) -> tuple[float, float]:
 
         time.sleep(0.2)
         timed(once, 100)
-        taken = timed(once, times)
+        taken = timed(once, times, pause)
         client.loop_stop()
         other.terminate()
     return quantile(taken, 0.5), quantile(taken, 0.99)

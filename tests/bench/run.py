@@ -13,7 +13,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Awaitable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -44,8 +43,11 @@ class Row(msgspec.Struct):
     reach: str
 
 
+PAUSE = 0.002  # seconds
+
+
 class Bare(msgspec.Struct):
-    """Seconds."""
+    """Medians in seconds; `trip99` is the 99th percentile."""
 
     trip: float
     trip99: float
@@ -53,15 +55,32 @@ class Bare(msgspec.Struct):
     check: float
     commit: float
     pipe: float
+
+    def __str__(self) -> str:
+        return (
+            f"round trip {ms(self.trip)} (p99 {ms(self.trip99)}), signature {self.sign * 1e6:.0f} µs, "
+            f"check {self.check * 1e6:.0f} µs, commit {ms(self.commit)}, pipe {ms(self.pipe)}"
+        )
+
+
+class Measures(msgspec.Struct):
+    """The bare machine: `busy`, each part again and again; `alone`, each after a pause, as it is in a lone task."""
+
+    busy: Bare
+    alone: Bare
     interpreter: float
 
 
-def measure_bare(folder: Path, url: str) -> Bare:
+def measure_bare(folder: Path, url: str, times: int) -> Measures:
     """All the bare measures."""
     parts = urlsplit(url)
-    trip, trip99 = bare.round_trip(str(parts.hostname), int(parts.port or 1883))
-    sign, check = bare.signature()
-    return Bare(trip, trip99, sign, check, bare.commit(folder), bare.pipe(), bare.interpreter())
+
+    def bares(pause: float) -> Bare:
+        trip, trip99 = bare.round_trip(str(parts.hostname), int(parts.port or 1883), times, pause)
+        sign, check = bare.signature(times, pause)
+        return Bare(trip, trip99, sign, check, bare.commit(folder, times, pause), bare.pipe(times, pause))
+
+    return Measures(bares(0.0), bares(PAUSE), bare.interpreter())
 
 
 def needed(b: Bare, *, hops: int, commits: int) -> float:
@@ -96,24 +115,23 @@ async def many(client: AsyncClient, count: int, at_once: int = 64) -> float:
     return count / (time.perf_counter() - began)
 
 
-def task_rows(b: Bare, client: AsyncClient, times: int) -> Awaitable[list[Row]]:
+async def task_rows(m: Measures, client: AsyncClient, times: int) -> list[Row]:
     """Submit to finished, and tasks a second."""
-
-    async def rows() -> list[Row]:
-        found = []
-        await one_by_one(client, "note", 50)
-        for action, replay, hops, commits in (("note", "safe", 4, 2), ("mark", "unsafe", 6, 5)):
-            taken = await one_by_one(client, action, times)
-            p50, p99 = bare.quantile(taken, 0.5), bare.quantile(taken, 0.99)
-            sum_of_parts = needed(b, hops=hops, commits=commits)
-            parts = f"{hops} hops, {hops} signatures and checks, {commits} commits, 1 pipe: {ms(sum_of_parts)}"
-            found.append(Row(f"submit to finished, {replay}, p50", ms(p50), parts, p50 / sum_of_parts, "1.5, then 1.2"))
-            found.append(Row(f"submit to finished, {replay}, p99", ms(p99), f"its p50: {ms(p50)}", p99 / p50, "3"))
-        rate = await many(client, times * 4)
-        found.append(Row("durable tasks a second, 64 in flight", f"{rate:.0f} /s", "", None, "600, then 1000"))
-        return found
-
-    return rows()
+    rows = []
+    await one_by_one(client, "note", 50)
+    for action, replay, hops, commits in (("note", "safe", 4, 2), ("mark", "unsafe", 6, 5)):
+        taken = await one_by_one(client, action, times)
+        p50, p99 = bare.quantile(taken, 0.5), bare.quantile(taken, 0.99)
+        name = f"submit to finished, {replay}"
+        busy, alone = (needed(b, hops=hops, commits=commits) for b in (m.busy, m.alone))
+        parts = f"{hops} hops with signature and check, {commits} commits, 1 pipe, each alone: {ms(alone)}"
+        rows.append(Row(f"{name}, p50", ms(p50), parts, p50 / alone, "1.5, then 1.2"))
+        rows.append(Row(f"{name}, p50", ms(p50), f"the same, busy: {ms(busy)}", p50 / busy, ""))
+        rows.append(Row(f"{name}, p50", ms(p50), f"round trips, alone: {ms(m.alone.trip)}", p50 / m.alone.trip, ""))
+        rows.append(Row(f"{name}, p99", ms(p99), f"its p50: {ms(p50)}", p99 / p50, "3"))
+    rate = await many(client, times * 4)
+    rows.append(Row("durable tasks a second, 64 in flight", f"{rate:.0f} /s", "", None, "600, then 1000"))
+    return rows
 
 
 def ms(seconds: float) -> str:
@@ -162,14 +180,14 @@ async def idle_rows(site: Site, seconds: float) -> list[Row]:
     ]
 
 
-def command_rows(b: Bare) -> list[Row]:
+def command_rows(m: Measures) -> list[Row]:
     """`--version` and `--help`, in bare interpreters."""
     program = str(Path(sys.executable).with_name("edgepanda"))
     found = []
     for option, reach in (("--version", "3"), ("--help", "6")):
         taken = bare.program([program, option])
         found.append(
-            Row(f"edgepanda {option}", ms(taken), f"1 interpreter: {ms(b.interpreter)}", taken / b.interpreter, reach)
+            Row(f"edgepanda {option}", ms(taken), f"1 interpreter: {ms(m.interpreter)}", taken / m.interpreter, reach)
         )
     return found
 
@@ -181,31 +199,27 @@ async def start_rows(site: Site, times: int) -> list[Row]:
     return [Row("process start to card on the broker", ms(p50), f"median of {times}", None, "1000 ms")]
 
 
-def printed(rows: list[Row], b: Bare) -> str:
+def printed(rows: list[Row], m: Measures) -> str:
     """The table in Markdown."""
-    raw = (
-        f"bare: round trip {ms(b.trip)} (p99 {ms(b.trip99)}), "
-        f"signature {b.sign * 1e6:.0f} µs, check {b.check * 1e6:.0f} µs, "
-        f"commit {ms(b.commit)}, pipe {ms(b.pipe)}, interpreter {ms(b.interpreter)}"
-    )
-    lines = [raw, "", "| row | figure | held against | ratio | reach |", "|---|---|---|---|---|"]
+    lines = [f"Bare, busy: {m.busy}.", f"Bare, alone: {m.alone}. Interpreter {ms(m.interpreter)}.", ""]
+    lines += ["| row | figure | held against | ratio | reach |", "|---|---|---|---|---|"]
     for row in rows:
         ratio = f"{row.ratio:.2f}" if row.ratio is not None else ""
         lines.append(f"| {row.name} | {row.figure} | {row.parts} | {ratio} | {row.reach} |")
     return "\n".join(lines)
 
 
-async def measure(folder: Path, broker: Mosquitto, *, quick: bool) -> tuple[Bare, list[Row]]:
+async def measure(folder: Path, broker: Mosquitto, *, quick: bool) -> tuple[Measures, list[Row]]:
     """All rows."""
     times = 100 if quick else 1000
-    b = measure_bare(folder, broker.url)
+    m = measure_bare(folder, broker.url, times)
     with Site(folder / "site", broker.url, {"desk": NODE}) as site:
         async with site.client(watch=False) as client, site.client(watch=True):
             await site.claiming(client, "desk")
-            rows = await task_rows(b, client, times)
+            rows = await task_rows(m, client, times)
         rows += await idle_rows(site, 10.0 if quick else 60.0)
         rows += await start_rows(site, 3 if quick else 7)
-    return b, rows + command_rows(b)
+    return m, rows + command_rows(m)
 
 
 def main() -> None:
@@ -215,10 +229,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs: to see that it works")
     options = parser.parse_args()
     with bare.scratch() as folder, Mosquitto() as broker:
-        b, rows = asyncio.run(measure(Path(folder), broker, quick=options.quick))
-    print(printed(rows, b))
+        m, rows = asyncio.run(measure(Path(folder), broker, quick=options.quick))
+    print(printed(rows, m))
     if options.json:
-        Path(options.json).write_text(json.dumps({"bare": msgspec.to_builtins(b), "rows": msgspec.to_builtins(rows)}))
+        Path(options.json).write_text(json.dumps({"bare": msgspec.to_builtins(m), "rows": msgspec.to_builtins(rows)}))
 
 
 if __name__ == "__main__":
