@@ -20,7 +20,7 @@ from edgepanda.model.task import Limits
 from edgepanda.wire.requests import TaskView
 from tests.rig.brokers import Embedded, Mosquitto, Process
 from tests.rig.recording import Recording
-from tests.rig.site import COORDINATOR, RECORDER, Site
+from tests.rig.site import COORDINATOR, RECORDER, Site, faked_time
 
 JOB = Path(__file__).parents[1] / "rig" / "job.sh"
 TTL = 3.0
@@ -252,7 +252,7 @@ async def test_a_replayed_day_changes_nothing(tmp_path: Path) -> None:
             if restart != "no":
                 for process in ("desk", COORDINATOR):
                     site.stop(process)
-                site.wrap = ["faketime", "-f", "+1h"] if restart == "an hour later" else []
+                site.environment = faked_time("+1h") if restart == "an hour later" else {}
                 for process in (COORDINATOR, "desk"):
                     site.start(process)
             async with site.client() as client:

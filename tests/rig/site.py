@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -39,11 +39,9 @@ class Site:
 
     name = "home"
 
-    def __init__(
-        self, folder: Path, url: str, nodes: dict[str, str], *, lease_ttl: float = 30.0, wrap: Sequence[str] = ()
-    ) -> None:
-        """`wrap`: words before each process's command, such as `faketime -f +1h`."""
-        self.folder, self.url, self.wrap = folder, url, list(wrap)
+    def __init__(self, folder: Path, url: str, nodes: dict[str, str], *, lease_ttl: float = 30.0) -> None:
+        self.folder, self.url = folder, url
+        self.environment: dict[str, str] = {}  # variables that processes get from now on, beside ours
         self.operator = Identity.create()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.loaded: dict[str, Loaded] = {}
@@ -92,10 +90,11 @@ class Site:
         config = str(self.loaded[process].path)
         with (self.folder / process / "log").open("ab") as log:
             self._processes[process] = subprocess.Popen(
-                [*self.wrap, sys.executable, "-m", "edgepanda", command, "--config", config],
+                [sys.executable, "-m", "edgepanda", command, "--config", config],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env={**os.environ, **self.environment},
             )
 
     def stop(self, process: str, sign: signal.Signals = signal.SIGTERM) -> None:
@@ -200,3 +199,10 @@ class Site:
     def _peer_list(self) -> PeerList:
         stored = Documents(self.state(COORDINATOR) / "peers.json").table("peers").get(doc_id=1)
         return msgspec.convert({**dict(stored or {}), "site": self.name}, PeerList)
+
+
+def faked_time(offset: str) -> dict[str, str]:
+    """The variables with which libfaketime moves all clocks of a process, such as by `+1h`."""
+    shown = subprocess.run(["faketime", "-f", offset, "env"], check=True, capture_output=True, text=True).stdout
+    lines = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+    return {name: lines[name] for name in ("LD_PRELOAD", "FAKETIME")}
