@@ -59,6 +59,7 @@ class Queue:
     def _serve_group(self, group: Group, take: Callable[[str], Taken]) -> None:
         heap = self._groups.get(group, [])
         kept: list[tuple[int, str]] = []
+        offered: set[str] = set()
         answer: Taken = "not_now"
         try:
             while heap and answer != "full":
@@ -67,6 +68,9 @@ class Queue:
                     self._gone[group] -= 1
                     continue
                 kept.append(entry)  # while it is offered it is not queued, so `take` may drop it, or put it back
+                if entry[1] in offered:
+                    continue
+                offered.add(entry[1])
                 answer = take(entry[1])
                 if answer == "taken":
                     kept.pop()

@@ -127,6 +127,8 @@ class Attempts:
             return
         if key in self._known or self._journal.attempt(*key) is not None:
             return  # its last word is on its way until it is acknowledged
+        if lease.until_ms <= boottime() * 1000:
+            return  # it is over for the coordinator too: nobody waits for an answer
         try:
             if draining:
                 raise EdgePandaError("this node is ending", code="draining")
@@ -158,8 +160,6 @@ class Attempts:
     def _prepared(self, lease: messages.Lease) -> Attempt:
         """The attempt that a lease asks for. Raises `EdgePandaError` with the code that declines it."""
         task, now = lease.task, int(boottime() * 1000)
-        if lease.until_ms <= now:
-            raise EdgePandaError("the lease was over when it came", code="stale")
         if lease.begin_by_ms is not None and lease.begin_by_ms <= now:
             raise EdgePandaError("it may no longer begin", code="expired")
         if self._journal.is_buried(task.id, lease.attempt):
