@@ -93,7 +93,10 @@ class Driver:
         try:
             return msgspec.convert(config, cls.Config, strict=True)
         except (msgspec.ValidationError, ValueError) as error:
-            raise DriverError(f"the configuration is not valid: {error}", code="invalid_args") from error
+            known = ", ".join(cls.Config.__struct_fields__)
+            raise DriverError(
+                f"the configuration is not valid: {error}", code="invalid_args", cure=f"its keys are: {known}"
+            ) from error
 
     @classmethod
     def probe(cls, config: Any) -> Probe:

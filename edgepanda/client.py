@@ -132,7 +132,9 @@ class AsyncClient:
                 "you have no key for this site",
                 code="operator_key_missing",
                 where=str(key_path),
-                cure="`edgepanda init` makes one, or name one with EDGEPANDA_KEY",
+                cure="ask where the site's operator works, or name a key with EDGEPANDA_KEY"
+                if loaded.config.site.key
+                else "`edgepanda init` makes one, or name one with EDGEPANDA_KEY",
             )
         site = loaded.config.site
         return cls(

@@ -137,7 +137,7 @@ def _loopback(host: str) -> str:
     raise EdgePandaError(
         f"the embedded broker listens on loopback only, not on {host!r}",
         code="broker_not_loopback",
-        where="broker.host",
+        where="broker.listen",
         cure="use 127.0.0.1 or ::1, and Mosquitto for more than one machine",
     )
 
@@ -148,10 +148,10 @@ def _cannot_listen(host: str, port: int, error: OSError) -> EdgePandaError:
         return EdgePandaError(
             f"something listens on {where} already",
             code="port_in_use",
-            where="broker.port",
-            cure="stop it, or choose another port",
+            where="broker.listen",
+            cure="does `edgepanda up` run here already? else stop it, or choose another port",
         )
-    return EdgePandaError(f"cannot listen on {where}: {error.strerror}", code="cannot_listen", where="broker.port")
+    return EdgePandaError(f"cannot listen on {where}: {error.strerror}", code="cannot_listen", where="broker.listen")
 
 
 def _shown(host: str) -> str:

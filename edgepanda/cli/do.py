@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from edgepanda.wire.requests import TaskView
 
 ASIDE = 3.0  # seconds for the coordinator's first answer, when this machine's node could do it alone
-_AWAY = frozenset({"broker_unreachable", "broker_refused", "broker_tls", "no_answer"})
+_AWAY = frozenset({"broker_unreachable", "broker_refused", "broker_tls", "no_answer", "operator_key_missing"})
 
 
 class _Try:

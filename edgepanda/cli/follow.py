@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from edgepanda.cli.events import describe
 from edgepanda.cli.exits import INTERRUPTED
 from edgepanda.cli.out import clock, coloured, emit, fields, hint, say
+from edgepanda.cli.waiting import why_it_waits
 from edgepanda.model.states import ENDED, NEEDS_PERSON
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ async def follow(
     `shown`: the number of the last event that `work` has shown itself; until that is known, what comes is held back.
     """
     printer = asyncio.create_task(_show_events(client, task, view, shown))
+    explainer = asyncio.create_task(_explain(client, task, view))
     try:
         found = await work
         if found.ended or found.needs_person:  # the answer may be here before the last event
@@ -136,7 +138,14 @@ async def follow(
         return found
     finally:
         printer.cancel()
-        await asyncio.gather(printer, return_exceptions=True)
+        explainer.cancel()
+        await asyncio.gather(printer, explainer, return_exceptions=True)
+
+
+async def _explain(client: AsyncClient, task: Followed, view: View) -> None:
+    """Somebody looks at a task that does not begin: say what it waits for."""
+    if why := await why_it_waits(client, task.id):
+        view.line(f"              waits: {why}")
 
 
 async def _show_events(client: AsyncClient, task: Followed, view: View, shown: asyncio.Future[int] | None) -> None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from edgepanda.cli.cards import fetch_nodes
 from edgepanda.cli.common import Settings, ask, command
 from edgepanda.cli.events import describe
 from edgepanda.cli.out import clock, coloured, emit, fields, hint, plain, say
+from edgepanda.cli.waiting import reason
 
 if TYPE_CHECKING:
     from edgepanda.client import AsyncClient
@@ -42,6 +44,8 @@ async def _fetch(client: AsyncClient, task_id: str) -> tuple[TaskView, list[str]
         happened += page["events"]
         more = page["more"] and bool(page["events"])
     output = await client.output(task_id)
+    if view.state == "queued":
+        view = msgspec.structs.replace(view, reason=reason(view, await fetch_nodes(client)))
     return view, list(output["lines"]), happened
 
 

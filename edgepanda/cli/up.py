@@ -128,13 +128,20 @@ async def _node_settled(loaded: Loaded) -> str:
             card = status["card"] or {}
             things = [*card.get("devices", {}).values(), *card.get("capabilities", {}).values()]
             probing = any(thing.get("state", "probing") == "probing" for thing in things)
-            if status["coordinator"] and not probing:
+            if status["accepted"] and not probing:
                 return ""
             if status["problem"]:
-                return f"its node does not obey this coordinator: {EdgePandaError.from_dict(status['problem'])}"
+                problem = EdgePandaError.from_dict(status["problem"])
+                alone = problem.code == "not_let_in"
+                return str(problem) if alone else f"its node does not obey this coordinator: {problem}"
             refused = status["broker_error"]
             trouble = refused["message"] if refused else "its node has no coordinator yet"
-            trouble = "its node still looks at its devices" if status["coordinator"] else trouble
+            if status["coordinator"]:
+                trouble = (
+                    "the coordinator does not answer its node yet: has an operator let it in (`edgepanda nodes add`)?"
+                )
+            if status["accepted"]:
+                trouble = "its node still looks at its devices"
         await asyncio.sleep(LOOK_EVERY)
     return trouble
 

@@ -31,6 +31,7 @@ log = logging.getLogger("edgepanda.coordinator")
 MOST_BYTES = 48 * 1024  # of one answer; pages are cut to it
 MOST_ANSWERS = 1_000  # answers to changing requests that are kept for repetitions
 COMPANY = 0.02  # seconds that the answer to a submit waits for the answer to a wait for the same task
+MOST_REFUSALS = 1_000  # different ones that are logged
 MOST_SHOWN = 20  # tasks of a kind in a digest
 LONGEST_REASON = 300  # characters of a reason in a list
 VERIFY_WAIT = 1.0  # seconds for the witnesses' answer
@@ -68,6 +69,7 @@ class Requests:
         self._waiting: set[tuple[str, str]] = set()
         self._answered: OrderedDict[tuple[str, str], messages.Reply] = OrderedDict()
         self._background: set[asyncio.Task[None]] = set()
+        self._refusals: set[tuple[str, str, str]] = set()
         self._methods: dict[str, Callable[[Any, Peer, Answer, Refuse], None]] = {
             "task.submit": self._submit,
             "task.get": self._get,
@@ -101,6 +103,7 @@ class Requests:
             self._finish(request, sender, messages.Reply(id=request.id, result=msgspec.to_builtins(value)))
 
         def refuse(error: EdgePandaError) -> None:
+            self._note_refusal(request, sender, error)
             self._finish(request, sender, messages.Reply(id=request.id, error=rpc_error(error)))
 
         try:
@@ -112,6 +115,15 @@ class Requests:
         except Exception as error:
             log.exception("a %s of %s failed", request.method, sender.name)
             refuse(EdgePandaError(f"the coordinator failed: {error}"))
+
+    def _note_refusal(self, request: messages.Request, sender: Peer, error: EdgePandaError) -> None:
+        """In the log once for each asker, method and code: whoever asks again and again does not fill it."""
+        key = (sender.kid, request.method[:40], error.code)
+        if request.method == "task.wait":
+            return  # goes with a submit, whose refusal is told
+        if key not in self._refusals and len(self._refusals) < MOST_REFUSALS:
+            self._refusals.add(key)
+            log.info("refused %.40s of %s: %.400s [%s]", request.method, sender.name, error, error.code)
 
     def refuse_body(self, refused_id: str, sender: Peer, error: EdgePandaError) -> None:
         """A request that could not even be read gets an answer all the same."""
@@ -390,6 +402,15 @@ class Requests:
         answer(self._peers.list)
 
     def _peers_add(self, p: requests.AddPeer, sender: Peer, answer: Answer, refuse: Refuse) -> None:
+        known = self._peers.directory.get(p.peer.kid)
+        if known is not None and (known.name, known.role) != (p.peer.name, p.peer.role):
+            raise RequestError(  # or else a slip of the keyboard takes the name from a node that works
+                f"this key is {known.name!r} ({known.role}) already",
+                code="key_known",
+                where="peer.key",
+                cure=f"each machine has a key of its own; to give this one another name: `edgepanda nodes remove "
+                f"{known.name}`, then add it",
+            )
         self._peers.add(p.peer)
         data = {"by": sender.name, "name": p.peer.name, "role": p.peer.role, "key": p.peer.key}
         self._peers_done("joined", data, answer, refuse)

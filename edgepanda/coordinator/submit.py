@@ -140,9 +140,17 @@ def _validator(schema: bytes) -> Callable[[dict[str, Any]], Any]:
     return validator
 
 
-def _described(error: fastjsonschema.JsonSchemaValueException, action: Action) -> SubmitError:
-    path = ".".join(str(part) for part in error.path[1:])
+_CARD = "`edgepanda card` lists arguments and limits"
+
+
+def _described(outer: fastjsonschema.JsonSchemaValueException, action: Action) -> SubmitError:
+    error = _inner(outer)
+    path = ".".join(str(part) for part in outer.path[1:])
     properties = action.args.get("properties", {})
+    if error.rule == "required" and not path:
+        missing = next(name for name in error.rule_definition if name not in error.value)
+        known = f"known are: {', '.join(properties)}"
+        return SubmitError(f"the argument {missing} is missing", where=f"args.{missing}", cure=known)
     if error.rule == "additionalProperties":
         return SubmitError(
             error.message.replace("data ", "the arguments ", 1),
@@ -156,7 +164,20 @@ def _described(error: fastjsonschema.JsonSchemaValueException, action: Action) -
         error.message.removeprefix(str(error.name)).strip() if path else error.message.removeprefix("data").strip()
     )
     where = f"args.{path}" if path else "args"
-    return SubmitError(f"{found if path else 'the arguments'} {message}", code=code, where=where)
+    return SubmitError(f"{found if path else 'the arguments'} {message}", code=code, where=where, cure=_CARD)
+
+
+def _inner(error: fastjsonschema.JsonSchemaValueException) -> fastjsonschema.JsonSchemaValueException:
+    """Of a value that may also be left out (null): why it does not suit the one schema that it has otherwise."""
+    if error.rule != "anyOf" or error.value is None:
+        return error
+    meant = [schema for schema in error.rule_definition if schema.get("type") != "null"]
+    if len(meant) == 1:
+        try:
+            _validator(msgspec.json.encode(meant[0]))(error.value)
+        except fastjsonschema.JsonSchemaValueException as inner:
+            return inner
+    return error
 
 
 def _limits(limits: Limits, offer: Offer) -> Limits:

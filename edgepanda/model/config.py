@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -147,9 +149,37 @@ def load_config(path: Path) -> Loaded:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"not TOML: {error}", where=str(path)) from error
     except msgspec.ValidationError as error:
-        raise ConfigError(str(error), where=str(path)) from error
+        raise _invalid(str(error), path) from error
     _check(config, path)
     return Loaded(config, path, _state_dir(config, path))
+
+
+_AT = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<key>.*)`)?")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_TABLES: dict[str, type[msgspec.Struct]] = {
+    "": Config,
+    "site": Site,
+    "broker": Broker,
+    "coordinator": Coordinator,
+    "node": Node,
+}
+
+
+def _invalid(text: str, path: Path) -> ConfigError:
+    """msgspec's complaint, with the key where we have it, and for an unknown key the nearest known one."""
+    found = _AT.fullmatch(text)
+    what, table = (found["what"], found["key"] or "") if found else (text, "")
+    unknown = _UNKNOWN.fullmatch(what)
+    if unknown is None:
+        return ConfigError(what, where=f"{path}: {table}" if table else str(path), cure="correct the value")
+    key = unknown[1]
+    known = _TABLES[table].__struct_fields__ if table in _TABLES else ()
+    near = difflib.get_close_matches(key, known, n=1)
+    return ConfigError(
+        f"there is no key {key!r}",
+        where=f"{path}: {table}.{key}" if table else f"{path}: {key}",
+        cure=f"did you mean {near[0]!r}?" if near else f"known here are: {', '.join(known)}",
+    )
 
 
 def _state_dir(config: Config, path: Path) -> Path:

@@ -218,7 +218,30 @@ def step(task: Standing, event: Happening) -> Standing:
     for row in _INDEX[task.state, event.kind]:
         if row.when(task, event):
             return _apply(task, event, row)
-    raise StateError(f"a task that is {task.state} cannot become {event.kind}", details={"state": str(task.state)})
+    raise _no_such_change(task, event)
+
+
+_ASKED = {  # of what a person may ask for: the word
+    Kind.CANCEL: "cancelled",
+    Kind.ACCEPTED: "reviewed",
+    Kind.AGAIN: "reviewed",
+    Kind.REJECTED: "reviewed",
+    Kind.RESOLVED: "resolved",
+}
+
+
+def _no_such_change(task: Standing, event: Happening) -> StateError:
+    details = {"state": str(task.state)}
+    word = _ASKED.get(event.kind)
+    if word is None:
+        return StateError(f"a task that is {task.state} cannot become {event.kind}", details=details)
+    allowed = " or ".join(state for state in State if _INDEX[state, event.kind])
+    return StateError(
+        f"the task is {task.state} and cannot be {word}",
+        where="state",
+        cure=f"only one that is {allowed} can; `edgepanda show ID` tells how it got there",
+        details=details,
+    )
 
 
 def _apply(task: Standing, event: Happening, row: Row) -> Standing:

@@ -233,6 +233,7 @@ class NodeDaemon:
             try:
                 self._say_beat()  # also while we obey nobody: whoever is there asks us then
                 if not self._site.proven:
+                    self._site.unanswered()
                     self._say_claim()  # it, or the answer to it, was lost
             except Exception:
                 log.exception("a beat failed")
@@ -370,6 +371,7 @@ class NodeDaemon:
             "broker": self._bus.up,
             "broker_error": self._bus.link.last_error.as_dict() if self._bus.link.last_error else None,
             "coordinator": bool(self._site.epoch),
+            "accepted": self._site.proven,
             "epoch": self._site.epoch,
             "problem": self._site.problem.as_dict() if self._site.problem else None,
             "journal_problem": self._reporter.problem.as_dict() if self._reporter.problem else None,

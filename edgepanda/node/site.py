@@ -22,7 +22,8 @@ class Site:
 
     def __init__(self, path: Path, *, name: str, key: bytes, me: Peer, journal: Journal) -> None:
         self._documents = Documents(path, exclusive=True)
-        self._name, self._key, self._journal = name, key, journal
+        self._name, self._key, self._me, self._journal = name, key, me, journal
+        self._waited = 0  # beats since we claim work, without an answer
         self.directory = Directory(key, me)
         self.epoch = 0  # of the coordinator that we claim work from now; 0: none
         self.proven = False  # it has answered a claim of ours, so its leases are obeyed
@@ -59,12 +60,24 @@ class Site:
             self._refuse(error)
             return False
         self._journal.see(head)
-        self.problem, self.proven = None, True
+        self.problem, self.proven, self._waited = None, True, 0
         return True
+
+    def unanswered(self) -> None:
+        """At a beat no claim has been answered yet. The second time in a row it is said, once until an answer comes."""
+        self._waited += 1 if self.epoch else 0
+        if self._waited > 1 and self.problem is None:
+            self.problem = EdgePandaError(
+                "the coordinator does not answer this node: it is gone, or does not know this node's key",
+                code="not_let_in",
+                where="claim",
+                cure=f"at the site, as an operator: edgepanda nodes add {self._me.name} {self._me.key}",
+            )
+            log.warning("%s [%s]", self.problem, self.problem.code)
 
     def lost(self) -> None:
         """The coordinator is away."""
-        self.epoch, self.proven = 0, False
+        self.epoch, self.proven, self._waited = 0, False, 0
 
     def _refuse(self, error: EdgePandaError) -> None:
         if self.problem is None or self.problem.code != error.code:

@@ -95,8 +95,9 @@ class LocalSocket:
                 )
             return {"jsonrpc": "2.0", "id": call_id, "result": msgspec.to_builtins(await method(call.params))}
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return _failure(call_id, EdgePandaError(f"not a request: {error}", code="malformed"))
+            return _failure(call_id, EdgePandaError(f"not a request: {error}", code="malformed", where="local socket"))
         except EdgePandaError as error:
+            log.info("refused on the local socket: %.400s [%s]", error, error.code)
             return _failure(call_id, error)
         except Exception as error:
             log.exception("a local request failed")

@@ -21,7 +21,7 @@ CONNACK = b"\x20\x02\x00\x00"
 def test_it_listens_on_loopback_only(host):
     with pytest.raises(EdgePandaError) as caught:
         EmbeddedBroker(host, 0)
-    assert (caught.value.code, caught.value.where) == ("broker_not_loopback", "broker.host")
+    assert (caught.value.code, caught.value.where) == ("broker_not_loopback", "broker.listen")
     assert repr(host) in caught.value.message
 
 

@@ -84,3 +84,23 @@ def test_a_wrong_address_names_file_and_key(listen: str, tmp_path: Path) -> None
         listen_address(loaded(tmp_path, f'[broker]\nlisten = "{listen}"'))
     assert caught.value.code == "config_invalid"
     assert caught.value.where.endswith("edgepanda.toml: broker.listen")
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "told"),
+    [
+        ("[nodes]", "nodes", "did you mean 'node'?"),
+        ("[node]\nnmae = 'x'", "node.nmae", "did you mean 'name'?"),
+        ("[broker]\nzzz = 1", "broker.zzz", "known here are: url, listen"),
+        ("[node]\nbeat = 'fast'", "node.beat", "Expected `float`, got `str`"),
+        ("[node]\nlabels = {a = 1}", "node.labels[...]", "Expected `str`, got `int`"),
+        ("node = 3", "node", "got `int`"),
+    ],
+)
+def test_a_slip_of_the_keyboard_is_shown_with_its_place(text: str, where: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(EdgePandaError) as caught:
+        loaded(tmp_path, text)
+    assert caught.value.code == "config_invalid"
+    assert caught.value.where == f"{tmp_path / 'edgepanda.toml'}: {where}"
+    assert told in str(caught.value)
+    assert caught.value.cure
