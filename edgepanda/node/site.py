@@ -102,6 +102,8 @@ class Site:
         except EdgePandaError as error:
             log.warning("a list of peers is refused: %s [%s]", error, error.code)
             return
+        if accepted == self._peers:
+            return  # said again: nothing to write
         self._peers = accepted
         self.directory.replace(accepted)
         try:
