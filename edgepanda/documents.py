@@ -75,7 +75,7 @@ class DocumentFile(Storage):
         before = self._text
         self._text, self.notice = self._read_best()
         if self.notice is not None:
-            _log.warning("%s", self.notice, extra={"code": self.notice.code})
+            _log.warning("%s [%s]", self.notice, self.notice.code, extra={"code": self.notice.code})
         return self._text != before
 
     def read(self) -> dict[str, dict[Any, Any]] | None:

@@ -144,25 +144,39 @@ class Requests:
     def _checked(self, request: messages.Request, sender: Peer) -> Any:
         known = requests.METHODS.get(request.method)
         if known is None:
-            raise RequestError(f"there is no method {request.method!r}", code="unsupported", where="method")
+            raise RequestError(
+                f"there is no method {request.method[:80]!r}",
+                code="unsupported",
+                where="method",
+                cure="docs/protocol.md lists the requests; an older coordinator may not know it yet",
+            )
         kind, roles, changes = known
         if sender.role not in roles:
             raise RequestError(
-                f"{sender.name} ({sender.role}) may not ask for {request.method}", code="not_allowed", where="method"
+                f"{sender.name} ({sender.role}) may not ask for {request.method}",
+                code="not_allowed",
+                where="method",
+                cure=f"this is for: {', '.join(sorted(roles))}",
             )
         if not plain(request.params):
-            raise RequestError("too deep, or a number beyond 64 bits", where="params")
+            raise RequestError("too deep, or a number beyond 64 bits", where="params", cure="send less at once")
         try:
             params = msgspec.convert(request.params, kind)
         except msgspec.ValidationError as error:
-            raise RequestError(str(error), where=f"{request.method} params") from error
+            cure = f"its parameters are: {', '.join(kind.__struct_fields__) or 'none'}"
+            raise RequestError(str(error), where=f"{request.method} params", cure=cure) from error
         if changes:
             self._take_counter(request, sender)
         return params
 
     def _take_counter(self, request: messages.Request, sender: Peer) -> None:
         if request.counter is None or not 0 < request.counter < 2**62:
-            raise RequestError(f"{request.method} needs a counter", code="counter_missing", where="counter")
+            raise RequestError(
+                f"{request.method} needs a counter",
+                code="counter_missing",
+                where="counter",
+                cure="a number that rises with each changing request of this key",
+            )
         highest, window = self._book.counter(sender.kid)
         fresh, highest, window = check_counter(highest, window, request.counter)
         if not fresh:
@@ -417,7 +431,9 @@ class Requests:
 
     def _peers_remove(self, p: requests.ByName, sender: Peer, answer: Answer, refuse: Refuse) -> None:
         if p.name == sender.name:
-            raise RequestError("an operator cannot remove itself", code="not_allowed", where="name")
+            raise RequestError(
+                "an operator cannot remove itself", code="not_allowed", where="name", cure="ask another operator"
+            )
         self._peers.revoke(p.name)
         self._fleet.forget(p.name)
         self._peers_done("revoked", {"by": sender.name, "name": p.name}, answer, refuse)

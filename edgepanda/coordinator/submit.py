@@ -19,6 +19,8 @@ from edgepanda.wire.requests import LARGEST_SUBMIT, Submit
 
 VALID_FOR = 30.0  # seconds: default of `valid_for` for actions of a device, which act on the world of the moment
 MOST_CRITERIA = 32
+_CARD = "`edgepanda card` lists arguments and limits"
+_WHAT = "name a capability, or a device and one of its actions; `edgepanda card` lists them"
 LONGEST_LIMIT = 10 * 365 * 86_400.0  # seconds
 
 
@@ -80,17 +82,22 @@ def _check_form(submit: Submit) -> None:
             cure="use 8 to 40 of a-z, 0-9 and '-'",
         )
     if len(msgspec.json.encode(submit)) > LARGEST_SUBMIT:
-        raise SubmitError(f"more than {LARGEST_SUBMIT} bytes", code="oversized", where="params")
+        cure = "say it shorter; what is larger belongs into a file that the task is told the path of"
+        raise SubmitError(f"more than {LARGEST_SUBMIT} bytes", code="oversized", where="params", cure=cure)
     if not plain(submit.args):
-        raise SubmitError("too deep, or a number beyond 64 bits", where="args")
+        raise SubmitError("too deep, or a number beyond 64 bits", where="args", cure=_CARD)
     if (submit.capability is None) == (submit.action is None):
-        raise SubmitError("name a capability, or a device and an action", where="capability, action")
+        raise SubmitError("it is not clear what to do", where="capability, action", cure=_WHAT)
     if submit.action is not None and submit.device is None:
-        raise SubmitError("an action needs a device", where="device")
+        raise SubmitError("an action needs a device", where="device", cure=_WHAT)
     if len(submit.criteria) > MOST_CRITERIA or len(submit.constraints) > MOST_CRITERIA:
-        raise SubmitError(f"more than {MOST_CRITERIA}", code="limit", where="criteria, constraints")
+        raise _limit(
+            f"{max(len(submit.criteria), len(submit.constraints))} of them",
+            "criteria, constraints",
+            f"at most {MOST_CRITERIA} are allowed",
+        )
     if not -100 <= submit.priority <= 100:
-        raise SubmitError(f"{submit.priority}; -100 to 100 is allowed", code="limit", where="priority")
+        raise _limit(str(submit.priority), "priority", "-100 to 100 is allowed")
     _check_limits(submit.limits)
 
 
@@ -98,9 +105,13 @@ def _check_limits(limits: Limits) -> None:
     for name in ("timeout", "valid_for", "deliver_within", "deadline"):
         value = getattr(limits, name)
         if value is not None and not 0 < value <= LONGEST_LIMIT:
-            raise SubmitError(f"{value} s; more than 0 and at most ten years", code="limit", where=f"limits.{name}")
+            raise _limit(f"{value} s", f"limits.{name}", "more than 0 and at most ten years are allowed")
     if not 1 <= limits.max_attempts <= 100:
-        raise SubmitError(f"{limits.max_attempts}; 1 to 100 is allowed", code="limit", where="limits.max_attempts")
+        raise _limit(str(limits.max_attempts), "limits.max_attempts", "1 to 100 is allowed")
+
+
+def _limit(found: str, where: str, allowed: str) -> SubmitError:
+    return SubmitError(f"{found} is out of range", code="limit", where=where, cure=allowed)
 
 
 def _with_defaults(action: Action, args: dict[str, Any]) -> dict[str, Any]:
@@ -138,9 +149,6 @@ def _validator(schema: bytes) -> Callable[[dict[str, Any]], Any]:
     except Exception as error:
         raise SubmitError(f"the driver's schema cannot be used: {error}", code="unsupported", where="card") from error
     return validator
-
-
-_CARD = "`edgepanda card` lists arguments and limits"
 
 
 def _described(outer: fastjsonschema.JsonSchemaValueException, action: Action) -> SubmitError:

@@ -72,6 +72,7 @@ def route(
         raise RoutingError(
             f"{fitting[0].capability} could mean {' or '.join(places)}",
             code="ambiguous",
+            where="device",
             cure="name the device, and the node where two have one of that name",
             details={"candidates": places},
         )
@@ -107,7 +108,12 @@ def _no_fit(named: Sequence[Offer], node: str | None, device: str | None, labels
             cure=_nearest(device, devices),
         )
     wanted = ", ".join(f"{k}={v}" for k, v in sorted(labels.items()))
-    return RoutingError(f"no {capability} is labelled {wanted}", code="unknown_device", where="labels")
+    return RoutingError(
+        f"no {capability} is labelled {wanted}",
+        code="unknown_device",
+        where="labels",
+        cure="`edgepanda card` lists what there is",
+    )
 
 
 def choose(

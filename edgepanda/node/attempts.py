@@ -307,7 +307,7 @@ class Attempts:
             row = _row(attempt.task, attempt.number, attempt.device, attempt.action, state, str(self._work(attempt)))
             attempt.journaled = True  # also if we are stopped meanwhile: the write goes on
             try:
-                await self._journal.record(row)
+                await self._reporter.keep(self._journal.record(row))
             except EdgePandaError:
                 attempt.journaled = False
                 raise
@@ -315,7 +315,7 @@ class Attempts:
             await self._get_permit(attempt)
         _check_time(attempt)
         if attempt.task.replay == "unsafe":
-            await self._journal.advance(attempt.task.id, attempt.number, "began")
+            await self._reporter.keep(self._journal.advance(attempt.task.id, attempt.number, "began"))
             _check_time(attempt)  # that may have taken long
         attempt.began = True
 
@@ -428,7 +428,7 @@ class Attempts:
     def _not_begun(self, attempt: Attempt, error: EdgePandaError) -> Finished:
         """It never acted: a lease goes back; a direct command has failed."""
         outcome: Outcome = "cancelled" if error.code == "cancelled" else "failed"
-        finished = Finished(outcome=outcome, code=error.code, message=error.message)
+        finished = Finished(outcome=outcome, code=error.code, message=str(error)[:LONGEST_TEXT])
         if attempt.why == "fence_retired" and not attempt.journaled:
             return finished  # nobody waits for it
         if attempt.number == 0 or (error.code in ("superseded", "cancelled") and attempt.task.replay == "safe"):
