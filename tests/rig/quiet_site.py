@@ -473,10 +473,17 @@ def quiet() -> Iterator[Time]:
             _close(time)
 
 
-def _close(loop: asyncio.AbstractEventLoop) -> None:
-    left = asyncio.all_tasks(loop)
-    for task in left:
-        task.cancel()
-    if left:
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+def _close(loop: Time) -> None:
+    """Whatever is left, of a test that failed for example, ends; also what waits for a time."""
+
+    async def end() -> None:
+        left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in left:
+            task.cancel()
+        while not all(task.done() for task in left):
+            loop.now += 0.01
+            await asyncio.sleep(0)
+        await asyncio.gather(*left, return_exceptions=True)
+
+    loop.run_until_complete(end())
     loop.close()

@@ -7,16 +7,17 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from edgepanda.model.states import ENDED
-from tests.rig.quiet_site import Packet, QuietSite, quiet
+from tests.rig.quiet_site import Packet, QuietSite, Time, quiet
 
 TASKS = 6
 ENDINGS = st.sampled_from(["done", "done", "bare", "failed", "died"])
@@ -249,3 +250,99 @@ AnythingHappens.TestCase.settings = settings(
     max_examples=10, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestAnythingHappens = AnythingHappens.TestCase
+
+
+# some of it in slow motion
+
+
+def scene(play: Callable[[QuietSite], Coroutine[Any, Any, None]], folder: Path) -> None:
+    """A site at rest, and what happens to it."""
+
+    async def work(time: Time) -> None:
+        site = QuietSite(folder, time)
+        await site.calm(3)
+        await play(site)
+        assert site.coordinator.ledger.verify().ok
+        await site.close()
+
+    with quiet() as time:
+        time.run_until_complete(work(time))
+
+
+@pytest.mark.parametrize(("capability", "state"), [("job.safe", "running"), ("job.unsafe", "uncertain")])
+def test_a_killed_node_is_noticed_at_its_next_start(tmp_path: Path, capability: str, state: str) -> None:
+    async def play(site: QuietSite) -> None:
+        site.ask("task.submit", id="task-0001", capability=capability)
+        await site.calm(2)
+        (_, _, node) = site.world.begun[0]
+        await site.restart_node(node)
+        await site.calm(4)
+        assert site.state("task-0001") == state
+        assert len(site.world.begun) == (2 if capability == "job.safe" else 1)
+
+    scene(play, tmp_path)
+
+
+def test_what_the_coordinator_had_not_written_when_it_was_killed_is_asked_and_said_again(tmp_path: Path) -> None:
+    async def play(site: QuietSite) -> None:
+        asked = site.ask("task.submit", id="task-0001", capability="job.unsafe")
+        site.net.deliver()
+        await site.restart_coordinator()
+        assert site.state("task-0001") == "unknown"
+        assert asked not in site.replies
+        await site.calm(5)
+        assert (site.state("task-0001"), site.replies[asked].error) == ("running", None)
+        site.world.end(site.world.calls[0], "done")
+        await site.settle()
+        while site.net.flying:  # its end is heard, and forgotten
+            site.net.deliver()
+        await site.restart_coordinator()
+        await site.calm(5)
+        assert site.state("task-0001") == "succeeded"
+        assert len(site.world.begun) == 1
+
+    scene(play, tmp_path)
+
+
+def test_a_cancel_reaches_the_node_over_a_restart_of_the_coordinator(tmp_path: Path) -> None:
+    async def play(site: QuietSite) -> None:
+        site.ask("task.submit", id="task-0001", capability="job.safe")
+        await site.calm(2)
+        site.ask("task.cancel", id="task-0001")
+        site.net.deliver()
+        await site.settle()
+        site.net.flying.clear()
+        await site.restart_coordinator()
+        await site.calm(5)
+        assert site.state("task-0001") == "cancelled"
+
+    scene(play, tmp_path)
+
+
+def test_a_broker_that_is_away_for_long_makes_nothing_uncertain(tmp_path: Path) -> None:
+    async def play(site: QuietSite) -> None:
+        site.ask("task.submit", id="task-0001", capability="job.unsafe")
+        await site.calm(2)
+        site.net.cut()
+        await site.pass_time(600.0)
+        site.net.mend()
+        await site.calm(5)
+        assert site.state("task-0001") == "running"
+        site.world.end(site.world.calls[0], "done")
+        await site.calm(2)
+        assert site.state("task-0001") == "succeeded"
+
+    scene(play, tmp_path)
+
+
+def test_a_broker_that_forgets_what_was_retained_keeps_no_node_from_work(tmp_path: Path) -> None:
+    async def play(site: QuietSite) -> None:
+        await site.restart_node("n1")
+        site.net.kept.clear()
+        site.net.flying.clear()
+        await site.calm(15)
+        node = site.coordinator.fleet.nodes["n1"]
+        assert node.online
+        assert node.capabilities
+
+    scene(play, tmp_path)

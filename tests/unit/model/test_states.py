@@ -137,14 +137,16 @@ def test_a_safe_task_is_tried_again_while_attempts_and_its_time_are_left():
 
 
 def test_a_lease_that_was_declined_does_not_count_against_the_attempts():
-    task = Standing(state=S.QUEUED, replay="safe", max_attempts=1)
+    task = Standing(state=S.QUEUED, replay="safe", max_attempts=2)
     for _ in range(5):
         leased = step(task, Happening(kind=K.LEASED))
         task = step(leased, Happening(kind=K.DECLINED, attempt=leased.fence))
-    leased = step(task, Happening(kind=K.LEASED))
-    running = step(leased, Happening(kind=K.STARTED, attempt=leased.fence))
-    assert (running.attempt, running.runs) == (6, 1)
-    assert step(running, Happening(kind=K.LOST)).state is S.FAILED
+    for number, ends in ((6, S.QUEUED), (7, S.FAILED)):
+        leased = step(task, Happening(kind=K.LEASED))
+        running = step(leased, Happening(kind=K.STARTED, attempt=leased.fence))
+        assert (running.attempt, running.runs) == (number, number - 5)
+        task = step(running, Happening(kind=K.LOST))
+        assert task.state is ends
 
 
 def test_the_permit_is_for_unsafe_tasks_and_started_for_safe_ones():

@@ -340,6 +340,39 @@ async def test_a_retired_attempt_that_never_began_says_nothing(tmp_path: Path, m
         assert bench.begun == [("task-0001", 1)]
 
 
+@pytest.mark.parametrize("over", ["valid_for", "lease"])
+async def test_what_waits_for_a_device_too_long_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over: str
+) -> None:
+    with at_bench(tmp_path, monkeypatch) as bench:
+        bench.accept(until_ms=int(bench.now * 1000) + 90_000)
+        limits = {"begin_by_ms": int(bench.now * 1000) + 5_000} if over == "valid_for" else {}
+        bench.accept("task-0002", **limits)
+        await bench.settle()
+        bench.now += 31.0
+        await bench.end()
+        assert bench.begun == [("task-0001", 1)]
+        assert [r.code for r in bench.said(messages.Declined)] == ["expired" if over == "valid_for" else "lease_over"]
+
+
+async def test_a_process_that_ends_says_nothing_of_what_had_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its journal tells the next start; 'it never began' would be a lie."""
+    with at_bench(tmp_path, monkeypatch) as bench:
+        bench.accept(safe=False)
+        await bench.settle()
+        bench.permit()
+        await bench.settle()
+        (attempt,) = bench.attempts.running.values()
+        assert attempt.runner is not None
+        attempt.runner.cancel()
+        await bench.settle()
+        assert told(bench) == [("starting", None)]
+        await bench.restart()
+        assert told(bench) == [("interrupted", True)]
+
+
 async def test_draining_waits_and_then_stops_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with at_bench(tmp_path, monkeypatch) as bench:
         bench.accept(safe=False)
