@@ -427,6 +427,33 @@ def test_a_second_machine_joins_and_is_let_in_no_longer(ready: Person, tmp_path:
             assert node.end() == 0
 
 
+def test_a_node_that_is_not_let_in_is_told_and_works_alone(ready: Person, tmp_path: Path) -> None:
+    """It has no operator's key either: its own devices are done directly, and what asks the site says whom to ask."""
+    shed = Person(tmp_path / "shed")
+    words = ["--name", "shed", "--site-key", ready.json("init")["site_key"]]
+    config = ready.folder / "edgepanda.toml"
+    url = next(line.split('"')[1] for line in config.read_text().splitlines() if line.startswith("listen"))
+    joined = shed.json("init", "--node-only", *words, "--broker", f"mqtt://{url}")
+    file = shed.folder / "edgepanda.toml"
+    file.write_text(file.read_text().replace("# beat = 10.0", "beat = 0.2"))
+    with ready.up() as site:
+        node = shed.start("up")
+        try:
+            line = node.wait_for(r"\[not_let_in\]")
+            assert joined["next"][0] in line
+            assert joined["next"][0] in node.wait_for("^ready: node, but ")
+            done = shed.run("do", "pan.move", "9")
+            assert (done.returncode, "you have no key for this site" in done.stderr) == (0, True), done.stderr
+            asked = shed.run("tasks")
+            assert (asked.returncode, asked.stderr.splitlines()[-1][-22:]) == (2, "[operator_key_missing]")
+            assert "ask where the site's operator works" in asked.stderr
+            ready.ok(*joined["next"][0].split()[1:])
+            site.wait_for("node shed is here")
+            assert ready.json("do", "shed/pan.read")["result"]["value"]["angle"] == 9
+        finally:
+            assert node.end() == 0
+
+
 @pytest.mark.parametrize(("kind", "said"), [("another", "has the ledger"), ("older", "this node has seen")])
 def test_another_ledger_or_an_older_copy_needs_an_operators_word(kind: str, said: str, ready: Person) -> None:
     state = ready.folder / ".edgepanda"
