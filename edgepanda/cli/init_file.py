@@ -63,9 +63,10 @@ safe = "detach"    # or an angle: where it goes on stop and on exit
 simulate = true    # remove this line to drive a real servo on GPIO 18
 
 # A capability of your own: a program and its arguments, never a shell line. Tier (0 observes, 1 can be undone) and
-# replay ("safe": doing it again changes nothing; "unsafe": anything else) must be declared.
+# replay ("safe": doing it again changes nothing; "unsafe": anything else) must be declared. The program runs in a
+# folder of its own and says there, in result.json, how it went: without that it has failed, also at exit code 0.
 # [capabilities."disk.free"]
-# argv = ["df", "-h", "/"]
+# argv = ["sh", "-c", 'df -h / && echo "{{\\"outcome\\": \\"succeeded\\"}}" >result.json']
 # tier = 0
 # replay = "safe"
 """

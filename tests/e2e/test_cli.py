@@ -353,6 +353,16 @@ def test_a_machine_without_the_sites_key_is_told_so(ready: Person) -> None:
     assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "site_key_missing")
 
 
+def test_the_commented_capability_of_the_configuration_works(ready: Person) -> None:
+    config = ready.folder / "edgepanda.toml"
+    before, commented, after = config.read_text().partition('# [capabilities."disk.free"]')
+    config.write_text(before + (commented + after).replace("# ", ""))
+    with ready.up():
+        done = ready.json("do", "disk.free")
+    assert done["state"] == "succeeded"
+    assert any("%" in line for line in done["result"]["output"])
+
+
 def test_up_ends_everything_in_order_and_leaves_nothing(ready: Person) -> None:
     running = ready.start("up", "--json")
     running.wait_for('"event": "ready", "pid"')
