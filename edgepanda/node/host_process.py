@@ -134,7 +134,8 @@ class HostProcess:
         """
         call, future = self.send(method, params)
         try:
-            return await asyncio.wait_for(future, timeout)
+            async with asyncio.timeout(timeout):  # `wait_for` loses a cancel that meets the answer
+                return await future
         except TimeoutError as error:
             raise DriverError(f"no answer to {method} in {timeout:g} s", code="timeout", where=self._name) from error
         finally:

@@ -302,7 +302,8 @@ class Host:
     async def _running_host(self, within: float = 2.0) -> HostProcess:
         if self._watch is not None and not self._watch.done():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ready.wait(), within)
+                async with asyncio.timeout(within):
+                    await self._ready.wait()
         process = self._process
         if process is None or not self.alive:
             raise DriverError(

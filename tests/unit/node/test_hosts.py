@@ -333,3 +333,17 @@ async def test_a_host_that_keeps_dying_is_started_ever_more_rarely(tmp_path: Pat
         assert "again in" in host.problem
     finally:
         await host.close()
+
+
+async def test_a_cancel_that_meets_the_death_of_the_host_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`close` cancels who restarts the host, and waits for it: were the cancel lost, it would wait for ever."""
+    process = object.__new__(HostProcess)
+    process._name, process._waiting = "odd", {}
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(process, "send", lambda *_: (1, answer))
+    asking = asyncio.ensure_future(process.request("describe", {}, 5.0))
+    await asyncio.sleep(0)
+    answer.set_exception(DriverError("the host died"))
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
