@@ -98,7 +98,7 @@ async def _record(site: Site, url: str) -> list[Heard]:
     async with site.client() as client:
         await site.claiming(client, "desk")
         await _probed(client)
-        with await asyncio.to_thread(Wiretap(url).__enter__) as tap:
+        with Wiretap(url) as tap:
             await asyncio.to_thread(tap.wait_for, lambda one: one.topic.endswith("/card"))
             task = await client.run("servo.move", {"angle": 45.0}, criteria=["position within 1 degree"])
             assert task.state == "succeeded"
