@@ -12,6 +12,7 @@ import msgspec
 from edgepanda.errors import EdgePandaError
 from edgepanda.model import matching
 from edgepanda.model.card import Action, Offer
+from edgepanda.model.consent import consent_required
 from edgepanda.model.ids import is_task_id
 from edgepanda.model.task import Limits, Task
 from edgepanda.wire.envelope import plain
@@ -25,7 +26,7 @@ LONGEST_LIMIT = 10 * 365 * 86_400.0  # seconds
 
 
 class SubmitError(EdgePandaError):
-    """Why a submit is refused: `invalid_args limit oversized invalid_task_id consent_required`."""
+    """Why a submit is refused: `invalid_args limit oversized invalid_task_id`."""
 
     code = "invalid_args"
 
@@ -48,12 +49,7 @@ def accept(submit: Submit, offers: Sequence[Offer], by: str) -> Task:
     args = _with_defaults(first.action, submit.args)
     _check_args(candidates, args)
     if first.action.tier >= 2:
-        raise SubmitError(
-            f"{first.capability} cannot be undone and needs a person's consent",
-            code="consent_required",
-            where="capability",
-            cure="consent does not exist yet in this version: such an action is refused on every lane",
-        )
+        raise consent_required(first.capability)
     return Task(
         id=submit.id,
         capability=first.capability,

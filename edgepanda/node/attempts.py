@@ -1,4 +1,4 @@
-"""One attempt, from its lease to its last report.
+"""All attempts of a node, each from its lease to its last report.
 
 `safe` actions act at once; an `unsafe` one is journaled, asks for its permit, and notes that it passed it before it
 acts. So after a crash the journal tells what never began and what was cut short.
@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from edgepanda.drivers.contract import CallResult, DriverError
+from edgepanda.drivers.contract import CallResult
 from edgepanda.errors import EdgePandaError
-from edgepanda.model.card import Action
+from edgepanda.model.consent import consent_required
 from edgepanda.model.ids import new_id
 from edgepanda.model.task import Answer, Finished, Outcome, Task
 from edgepanda.node.arbiter import Arbiter, superseded
+from edgepanda.node.attempt import LONGEST_LINE, Attempt, Key, NeverBegan, Why, is_unknown, new_row, stopped
 from edgepanda.node.devices import Devices
 from edgepanda.node.journal import AttemptRow, Journal
 from edgepanda.node.memory import Memory
 from edgepanda.node.reporter import Reporter
+from edgepanda.node.results import LONGEST_TEXT, fitted
 from edgepanda.wire import messages
 from edgepanda.wire.clock import boottime
 from edgepanda.wire.messages import Held
@@ -35,57 +36,8 @@ log = logging.getLogger("edgepanda.node")
 SHOW_AFTER = 0.02  # seconds that a safe attempt may take before its start is reported apart from its end
 PERMIT_WITHIN = 60.0  # seconds that an attempt waits for its permit before it gives the lease back
 MOST_KNOWN = 10_000  # attempts that are remembered against repeated leases
-OUTPUT_HEAD, OUTPUT_TAIL = 20, 80  # lines of output that go into the report
-LONGEST_LINE = 200  # characters of such a line
-LONGEST_TEXT = 500  # characters of a reason
-LARGEST_RESULT = 32 * 1024  # bytes of a result in a report; what is larger belongs into a file
 JOINED_FOR = 30.0  # seconds that a joined attempt goes on without a word of the coordinator
 HEAR_EVERY, HEAR_TIMES = 0.1, 100  # a cancel is repeated until the driver has the call that it is meant for
-
-Why = Literal["", "cancelled", "superseded", "fence_retired", "lease_over", "draining"]
-Key = tuple[str, int]
-
-
-class Attempt:
-    """A running or waiting attempt. Times are milliseconds of this machine's boot clock."""
-
-    def __init__(self, task: Task, number: int, *, device: str, action: str, spec: Action, seq: int) -> None:
-        self.task, self.number = task, number
-        self.device, self.action, self.spec = device, action, spec
-        self.until_ms: int | None = None  # the lease's end; None: a direct command
-        self.begin_by_ms: int | None = None
-        self.end_by_ms: int | None = None
-        self.began = False
-        self.journaled = False
-        self.asked = False  # for its permit
-        self.entered = False  # its runner has taken its first step
-        self.result: Finished | None = None  # known already, from a direct command of this task
-        self.why: Why = ""  # why it was stopped
-        self.permit: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.head: list[str] = []
-        self.tail: deque[str] = deque(maxlen=OUTPUT_TAIL)
-        self._seq = seq
-        self.runner: asyncio.Task[Finished] | None = None
-
-    @property
-    def key(self) -> Key:
-        """Task and number."""
-        return (self.task.id, self.number)
-
-    def next_seq(self) -> int:
-        """The number of the next report."""
-        self._seq += 1
-        return self._seq
-
-    def output(self, text: str) -> list[str]:
-        """Keep these lines, head and tail; gives them as they are shown."""
-        lines = [line[:LONGEST_LINE] for line in text.splitlines()]
-        for line in lines:
-            if len(self.head) < OUTPUT_HEAD:
-                self.head.append(line)
-            else:
-                self.tail.append(line)
-        return lines
 
 
 class Attempts:
@@ -270,12 +222,12 @@ class Attempts:
             telling.cancel()
             telling = asyncio.get_running_loop().call_later(SHOW_AFTER, self._tell_start, attempt)
             return self._finish(attempt, await self._act(attempt))
-        except _NeverBegan as error:
+        except NeverBegan as error:
             return self._not_begun(attempt, EdgePandaError(str(error), code=error.code))
         except asyncio.CancelledError:
             if attempt.began:
                 raise  # this process ends; its journal says what was open
-            return self._not_begun(attempt, _stopped(attempt))
+            return self._not_begun(attempt, stopped(attempt))
         except EdgePandaError as error:
             return self._failed(attempt, error) if attempt.began else self._not_begun(attempt, error)
         except Exception as error:
@@ -300,11 +252,11 @@ class Attempts:
             self._reporter.say(messages.Accepted(seq=attempt.next_seq(), **fields))
 
     async def _may_begin(self, attempt: Attempt) -> None:
-        """Everything that must hold before it acts. Raises `_NeverBegan`."""
+        """Everything that must hold before it acts. Raises `NeverBegan`."""
         keeps = attempt.task.replay == "unsafe" or self._devices.attaches(attempt.device)
         if keeps:
             state: Literal["starting", "began"] = "starting" if attempt.task.replay == "unsafe" else "began"
-            row = _row(attempt.task, attempt.number, attempt.device, attempt.action, state, str(self._work(attempt)))
+            row = new_row(attempt.task, attempt.number, attempt.device, attempt.action, state, str(self._work(attempt)))
             attempt.journaled = True  # also if we are stopped meanwhile: the write goes on
             try:
                 await self._reporter.keep(self._journal.record(row))
@@ -334,7 +286,7 @@ class Attempts:
             async with asyncio.timeout(PERMIT_WITHIN):
                 await attempt.permit
         except TimeoutError:
-            raise _NeverBegan("no permit came", "no_permit") from None
+            raise NeverBegan("no permit came", "no_permit") from None
         finally:
             self._reporter.acknowledged((starting.id,))
 
@@ -455,7 +407,7 @@ class Attempts:
             known=known,
             direct=attempt.task if attempt.number == 0 else None,
         )
-        self._reporter.end(report, self._ended_row(attempt), journaled=attempt.journaled)
+        self._reporter.end(report, self._endednew_row(attempt), journaled=attempt.journaled)
 
     def _report(self, attempt: Attempt, finished: Finished) -> Finished:
         finished = fitted(finished)
@@ -467,11 +419,11 @@ class Attempts:
             result=finished,
             direct=attempt.task if attempt.number == 0 else None,
         )
-        self._reporter.end(report, self._ended_row(attempt), journaled=attempt.journaled)
+        self._reporter.end(report, self._endednew_row(attempt), journaled=attempt.journaled)
         return finished
 
-    def _ended_row(self, attempt: Attempt) -> AttemptRow:
-        return _row(attempt.task, attempt.number, attempt.device, attempt.action, "began")
+    def _endednew_row(self, attempt: Attempt) -> AttemptRow:
+        return new_row(attempt.task, attempt.number, attempt.device, attempt.action, "began")
 
     def _remember(self, key: Key) -> None:
         self._known[key] = None
@@ -588,86 +540,11 @@ async def _given(result: Finished) -> Finished:
 
 
 def _check_time(attempt: Attempt) -> None:
-    """Raises `_NeverBegan` where the attempt may not act any more."""
+    """Raises `NeverBegan` where the attempt may not act any more."""
     now = boottime() * 1000
     if attempt.begin_by_ms is not None and now >= attempt.begin_by_ms:
-        raise _NeverBegan("it may no longer begin", "expired")
+        raise NeverBegan("it may no longer begin", "expired")
     if attempt.until_ms is not None and now >= attempt.until_ms:
-        raise _NeverBegan("its lease is over", "lease_over")
+        raise NeverBegan("its lease is over", "lease_over")
     if attempt.why:
-        raise _NeverBegan("it was stopped before it began", attempt.why)
-
-
-class _NeverBegan(Exception):
-    def __init__(self, message: str, code: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-def _stopped(attempt: Attempt) -> EdgePandaError:
-    if attempt.why == "superseded":
-        return superseded(attempt.device)
-    return EdgePandaError("it was stopped before it began", code=attempt.why or "draining")
-
-
-def is_unknown(error: EdgePandaError) -> bool:
-    """True if the driver's host died in the middle, or nobody saw how a command ended: it may have been done."""
-    return isinstance(error, DriverError) and bool(
-        error.details.get("unknown") or error.details.get("reason") == "interrupted"
-    )
-
-
-def fitted(result: Finished) -> Finished:
-    """The result, cut where it would not fit into a report: an end that cannot be told would be none."""
-    size = len(msgspec.json.encode(result))
-    if size <= LARGEST_RESULT:
-        return result
-    message = f"{result.message[:LONGEST_TEXT]} (cut from {size} bytes: larger results belong into files)".strip()
-    result = msgspec.structs.replace(result, message=message, output=result.output[-10:], value=_cut(result.value))
-    if len(msgspec.json.encode(result)) <= LARGEST_RESULT:
-        return result
-    return msgspec.structs.replace(
-        result,
-        narrative=result.narrative[: 4 * LONGEST_TEXT],
-        evidence=tuple({"kind": str(e.get("kind", ""))[:50], **_cut(e)} for e in result.evidence[:8]),
-        answers=tuple(msgspec.structs.replace(a, evidence=_cut(a.evidence, 200)) for a in result.answers[:32]),
-        artifacts=result.artifacts[:20],
-    )
-
-
-def _cut(value: Any, most: int = 1000) -> Any:
-    """The value if it is small, or a word about its size."""
-    size = len(msgspec.json.encode(value))
-    return value if size <= most else {"cut": True, "bytes": size}
-
-
-def consent_required(capability: str) -> EdgePandaError:
-    """Tier 2 is refused on every lane until consent exists."""
-    return EdgePandaError(
-        f"{capability} cannot be undone and needs a person's consent",
-        code="consent_required",
-        where="capability",
-        cure="consent does not exist yet in this version: such an action is refused on every lane",
-    )
-
-
-def _row(
-    task: Task,
-    number: int,
-    device: str | None,
-    action: str,
-    state: Literal["starting", "began", "finished"],
-    work: str | None = None,
-) -> AttemptRow:
-    return AttemptRow(
-        task=task.id,
-        attempt=number,
-        state=state,
-        capability=task.capability,
-        device=device,
-        action=action,
-        replay=task.replay,
-        lease=msgspec.json.encode(task),
-        work=work,
-        updated=time.time(),
-    )
+        raise NeverBegan("it was stopped before it began", attempt.why)

@@ -12,7 +12,7 @@ import pytest
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.task import Finished, Task
 from edgepanda.node import attempts as attempts_module
-from edgepanda.node.attempts import LARGEST_RESULT, fitted
+from edgepanda.node.results import LARGEST_RESULT, fitted
 from edgepanda.storage import StorageError
 from edgepanda.wire import messages
 from edgepanda.wire.messages import Held

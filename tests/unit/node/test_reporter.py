@@ -12,7 +12,7 @@ from edgepanda.errors import EdgePandaError
 from edgepanda.model.ids import new_id
 from edgepanda.model.task import Finished, Task
 from edgepanda.node import reporter as reporter_module
-from edgepanda.node.attempts import _row
+from edgepanda.node.attempt import new_row
 from edgepanda.node.journal import Journal, OutboxItem
 from edgepanda.node.reporter import Reporter
 from edgepanda.storage import StorageError
@@ -40,7 +40,7 @@ class Desk:
 
     def end(self, task: str, *, journaled: bool = False) -> messages.FinishedReport:
         report = messages.FinishedReport(id=new_id(), task=task, attempt=1, seq=1, result=DONE)
-        row = _row(Task(id=task, capability="a.b"), 1, None, "run", "began")
+        row = new_row(Task(id=task, capability="a.b"), 1, None, "run", "began")
         self.reporter.end(report, row, journaled=journaled)
         return report
 
@@ -50,7 +50,7 @@ class Desk:
             await asyncio.gather(*self.reporter._writes, return_exceptions=True)
 
     async def begin(self, task: str) -> None:
-        await self.journal.record(_row(Task(id=task, capability="a.b"), 1, None, "run", "began"))
+        await self.journal.record(new_row(Task(id=task, capability="a.b"), 1, None, "run", "began"))
 
 
 async def test_an_end_that_is_acknowledged_at_once_is_never_written(tmp_path: Path) -> None:
