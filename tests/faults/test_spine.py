@@ -19,8 +19,8 @@ from edgepanda.model.states import ENDED, State
 from edgepanda.model.task import Limits
 from edgepanda.wire.requests import TaskView
 from tests.rig.brokers import Embedded, Mosquitto, Process
-from tests.rig.recording import Recording
 from tests.rig.site import COORDINATOR, RECORDER, Site, faked_time
+from tests.rig.wiretap import Wiretap, say_again
 
 JOB = Path(__file__).parents[1] / "rig" / "job.sh"
 TTL = 3.0
@@ -238,8 +238,7 @@ async def test_a_replayed_day_changes_nothing(tmp_path: Path) -> None:
     """At once; after both sides have restarted; and with all clocks an hour on."""
     record = tmp_path / "record"
     with Mosquitto() as at, Site(tmp_path / "site", at.url, {"desk": recorder_node(record)}) as site:
-        base = site.loaded[COORDINATOR].config.site.base
-        with Recording(at.url, base) as recording:
+        with Wiretap(at.url) as day:
             await _some_tasks(site, 20)
             async with site.client() as client:
                 task = await client.submit(device="rec", action="mark", args={"seconds": 30})
@@ -257,7 +256,7 @@ async def test_a_replayed_day_changes_nothing(tmp_path: Path) -> None:
                     site.start(process)
             async with site.client() as client:
                 await site.claiming(client, "desk")
-                assert recording.again() > 100
+                assert say_again(at.url, day.heard) > 100
                 view = await client.run(device="rec", action="note")  # whatever was replayed is digested before this
                 assert view.state == "succeeded"
                 before[view.id] += 1

@@ -72,3 +72,17 @@ class Wiretap:
         with self._news:
             came = self._news.wait_for(lambda: any(wanted(one) for one in self.heard), timeout=PATIENCE)
         assert came, "not heard; only " + ", ".join(one.topic for one in self.heard)
+
+
+def say_again(url: str, heard: list[Heard]) -> int:
+    """Publish all of it once more, byte for byte and in order, none of it retained; gives the number of messages."""
+    parts = urlsplit(url)
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+    client.max_queued_messages_set(0)
+    client.connect(str(parts.hostname), int(parts.port or 1883))
+    client.loop_start()
+    for sent in [client.publish(one.topic, one.payload, qos=1) for one in heard]:
+        sent.wait_for_publish(30)
+    client.disconnect()
+    client.loop_stop()
+    return len(heard)
