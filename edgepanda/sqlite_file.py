@@ -66,7 +66,12 @@ def connect(path: Path, *, query_only: bool = False, cache_kib: int = 2000) -> s
 
 
 def prepare(path: Path, file_format: Format) -> sqlite3.Connection:
-    """Open for writing, create what is missing, and bring an older file to the present version after copying it."""
+    """Open for writing, create what is missing, and bring an older file to the present version after copying it.
+
+    A file that is there and empty has lost its content: a new one in its place would hide that.
+    """
+    if path.is_file() and path.stat().st_size == 0:
+        raise storage_error("storage_damaged", path, "the file is empty (if it was never used, remove it)")
     _create_private(path)
     try:
         connection = connect(path, cache_kib=file_format.cache_kib)

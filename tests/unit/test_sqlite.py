@@ -423,3 +423,13 @@ def test_an_idle_file_is_not_written(path: Path) -> None:
         numbers(store)
         assert path.with_name("t.db-wal").stat().st_size == size
         assert {file.name: file.stat().st_mtime_ns for file in path.parent.iterdir()} == before
+
+
+def test_an_emptied_file_is_damaged_and_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    Store.open(path, FORMAT).close()
+    path.write_bytes(b"")
+    with pytest.raises(StorageError) as caught:
+        Store.open(path, FORMAT)
+    assert caught.value.code == "storage_damaged"
+    assert path.read_bytes() == b""
