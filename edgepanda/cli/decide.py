@@ -56,13 +56,13 @@ def resolve_command(settings: Settings, task_id: str, outcome: str, because: str
 @command(
     "review",
     examples="""
-    edgepanda review 01h8qk3v2x7c4m9d5e6f accept
+    edgepanda review 01h8qk3v2x7c4m9d5e6f accept --because "the picture is sharp"
     edgepanda review 01h8qk3v2x7c4m9d5e6f reject --because "the picture is blurred"
     """,
 )
 @click.argument("task_id", metavar="ID")
 @click.argument("verdict", metavar="accept|again|reject", type=click.Choice(["accept", "again", "reject"]))
-@click.option("--because", default="", help="Why; it is recorded.")
+@click.option("--because", default="", help="Why; it is recorded. `accept` needs it: it stands in for evidence.")
 def review_command(settings: Settings, task_id: str, verdict: str, because: str) -> None:
     """Accept a task's result, have it done again, or reject it.
 

@@ -198,8 +198,7 @@ def advice(view: TaskView) -> list[str]:
     if view.state == "waiting_review":
         return [
             "It waits for your word:",
-            f"  edgepanda review {view.id} accept",
-            f'  edgepanda review {view.id} again|reject --because "..."',
+            f'  edgepanda review {view.id} accept|again|reject --because "..."',
         ]
     if not view.ended:
         return [f"It is {view.state}. To follow it: edgepanda watch {view.id}. To end it: edgepanda cancel {view.id}"]

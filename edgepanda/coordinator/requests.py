@@ -343,6 +343,9 @@ class Requests:
 
     def _review(self, p: requests.Review, sender: Peer, answer: Answer, refuse: Refuse) -> None:
         live = self._find(p.id)
+        waits = live.record.standing.state is State.WAITING_REVIEW
+        if waits and p.verdict == "accept" and not p.because.strip():  # it makes a success without a report's evidence
+            raise RequestError("a person's word needs a reason", where="because", cure="say what you saw")
         kind = {"accept": Kind.ACCEPTED, "again": Kind.AGAIN, "reject": Kind.REJECTED}[p.verdict]
         reason = f"{sender.name}: {p.verdict}" + (f", {p.because}" if p.because else "")
         data = {"by": sender.name, "verdict": p.verdict, "because": p.because}

@@ -80,7 +80,7 @@ class AnythingHappens(RuleBasedStateMachine):
             self.site.ask("task.resolve", id=task, outcome=outcome, because="I looked")
         else:
             verdict = {"yes": "accept", "no": "reject", "again": "again"}[word]
-            self.site.ask("task.review", id=task, verdict=verdict)
+            self.site.ask("task.review", id=task, verdict=verdict, because="I looked")
 
     # what the network does
 

@@ -247,3 +247,15 @@ async def test_a_body_that_cannot_be_read_is_answered(tmp_path: Path) -> None:
         error = desk.replies[0].error
         assert error is not None
         assert (desk.replies[0].id, error.code, error.data["code"]) == ("r1", -32602, "malformed")
+
+
+async def test_accepting_what_nobody_answered_needs_a_reason(tmp_path: Path) -> None:
+    with at_desk(tmp_path) as desk:
+        desk.joins()
+        await desk.submit("task-0001", criteria=["so"])
+        desk.say(messages.FinishedReport, "task-0001", result=DONE)
+        await desk.settle()
+        assert await code(desk, "task.review", id="task-0001", verdict="accept", because=" ") == "malformed"
+        assert desk.state("task-0001") == "waiting_review"
+        await desk.answer("task.review", id="task-0001", verdict="accept", because="I looked")
+        assert desk.state("task-0001") == "succeeded"
