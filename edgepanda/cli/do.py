@@ -71,7 +71,7 @@ def do_command(settings: Settings, target: str, words: tuple[str, ...]) -> int:
     if settings.json:
         emit(view)
     else:
-        show_result(view)
+        show_result(view, output=not attempt.task.output_shown)
     return task_code(view)
 
 

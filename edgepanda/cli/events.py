@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from edgepanda.cli.out import plain
@@ -42,6 +42,11 @@ def _progress(data: dict[str, Any]) -> str:
     return " ".join(word for word in (share, str(data.get("text", ""))) if word) or "under way"
 
 
+def output_lines(lines: Iterable[str]) -> list[str]:
+    """What a command printed, told apart from our own words."""
+    return [f"  | {line}" for line in lines]
+
+
 _LINES: dict[str, Callable[[dict[str, Any]], str]] = {
     "submitted": _submitted,
     "leased": lambda d: f"leased to {d.get('node', '?')}",
@@ -50,6 +55,7 @@ _LINES: dict[str, Callable[[dict[str, Any]], str]] = {
     "declined": lambda d: f"{d.get('node', '?')} declined: {d.get('message') or d.get('code')}",
     "finished": _finished,
     "progress": _progress,
+    "output": lambda d: "\n".join(output_lines(d.get("lines", ()))),
     "lost": lambda d: "the lease is over",
     "interrupted": lambda d: "cut short" + ("" if d.get("began") else " before it began"),
     "expired": lambda d: f"expired: {d.get('limit', 'a limit')} was over",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from edgepanda.cli.events import describe
+from edgepanda.cli.events import describe, output_lines
 from edgepanda.cli.exits import INTERRUPTED
 from edgepanda.cli.out import clock, coloured, emit, fields, hint, say
 from edgepanda.cli.waiting import why_it_waits
@@ -71,6 +71,10 @@ class Lines:
 
     def event(self, event: Event) -> None:
         """Print it; progress, which the ledger does not have, is a state of the moment."""
+        if event.kind == "output":
+            for line in output_lines(event.data.get("lines", ())):
+                self.line(line)
+            return
         text = describe(event.kind, event.data, event.attempt)
         if event.seq:
             self.line(f"{clock(event.at)}  {text}")
@@ -112,10 +116,11 @@ def live_view(as_json: bool, text: str) -> Iterator[View]:
 
 
 class Followed:
-    """A task that somebody waits for: its id, and whether the ledger is known to have it."""
+    """A task that somebody waits for: its id, whether the ledger is known to have it, whether its output was shown."""
 
     def __init__(self, task_id: str, *, known: bool = False) -> None:
         self.id, self.known = task_id, known
+        self.output_shown = False
 
 
 async def follow(
@@ -154,6 +159,7 @@ async def _show_events(client: AsyncClient, task: Followed, view: View, shown: a
         if event.task != task.id or 0 < event.seq <= last:
             continue
         task.known = True
+        task.output_shown = task.output_shown or event.kind == "output"
         view.event(event)
         if event.data.get("state") in _SETTLED:
             return
@@ -172,8 +178,10 @@ def detaching(task: Followed, as_json: bool) -> Iterator[None]:
         raise SystemExit(INTERRUPTED) from None
 
 
-def show_result(view: TaskView) -> None:
-    """State, value, evidence and answers of a task that has ended or waits for a person."""
+def show_result(view: TaskView, *, output: bool = True) -> None:
+    """State, value, evidence and answers of a task that has ended or waits for a person; what it printed, unless that
+    was shown already.
+    """
     from edgepanda.cli.show import result_rows
 
     what = " ".join(
@@ -181,8 +189,8 @@ def show_result(view: TaskView) -> None:
     )
     say(f"{coloured(view.state)}  {what}")
     fields(result_rows(view))
-    for line in view.result.output if view.result else ():
-        say(f"  | {line}")
+    for line in output_lines(view.result.output) if output and view.result else ():
+        say(line)
     if view.needs_person or not view.ended:
         for line in advice(view):
             hint(line)

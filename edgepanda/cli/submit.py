@@ -71,7 +71,7 @@ def submit_command(settings: Settings, capability: str, words: tuple[str, ...], 
     if settings.json:
         emit(view)
     else:
-        show_result(view)
+        show_result(view, output=not task.output_shown)
     return task_code(view)
 
 

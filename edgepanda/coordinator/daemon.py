@@ -111,7 +111,14 @@ class Coordinator:
         )
         self.leases = Leases(self.book, self.fleet, ttl=self._settings.lease_ttl, clock=boottime, send=self._to_node)
         self.leases.pause()  # until the broker is there
-        self.reports = Reports(self.book, self.leases, clock=now, send=self._to_node, acknowledge=self._acknowledge)
+        self.reports = Reports(
+            self.book,
+            self.leases,
+            clock=now,
+            send=self._to_node,
+            acknowledge=self._acknowledge,
+            tell=lambda event: self._publish([event]),
+        )
         self.requests = Requests(
             self.book,
             self.fleet,

@@ -39,10 +39,13 @@ class Reports:
         clock: Callable[[], Now],
         send: SendTo,
         acknowledge: Callable[[str, str], None],
+        tell: Callable[[messages.Event], None] = lambda _event: None,
     ) -> None:
-        """`acknowledge` takes the node's name and the id of the report that is now on disk."""
+        """`acknowledge` takes the node's name and the id of the report that is now on disk; `tell` takes what watchers
+        see and the ledger does not keep: progress and live output.
+        """
         self._book, self._leases, self._clock, self._send = book, leases, clock, send
-        self._acknowledge = acknowledge
+        self._acknowledge, self._tell = acknowledge, tell
 
     def take(self, report: messages.Report, node: str) -> None:
         """One report of a known node."""
@@ -77,6 +80,13 @@ class Reports:
         if live is not None and live.record.standing.fence == output.attempt:
             live.output.extend(output.lines)
             del live.output[:-OUTPUT_LINES]
+            self._passing("output", output, {"stream": output.stream, "lines": output.lines})
+
+    def _passing(self, kind: str, said: messages.Output | messages.Progress, data: dict[str, Any]) -> None:
+        moment = self._clock().wall
+        self._tell(
+            messages.Event(id=said.id, seq=0, at=moment, kind=kind, task=said.task, attempt=said.attempt, data=data)
+        )
 
     def _acknowledged(self, report: messages.Report, node: str) -> None:
         """When it is on disk. `starting` is answered by its permit or a cancel, and repeated until one arrives."""
@@ -89,6 +99,7 @@ class Reports:
         if live is not None and live.record.standing.fence == report.attempt:
             percent = f"{report.fraction:.0%} " if report.fraction is not None else ""
             live.progress = f"{percent}{report.text}".strip()
+            self._passing("progress", report, {"fraction": report.fraction, "text": report.text})
 
     def _again(self, report: messages.Report, live: Live | None, node: str) -> None:
         """A repeated `starting` whose permit was lost on the way gets it once more."""

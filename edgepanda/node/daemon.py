@@ -92,6 +92,7 @@ class NodeDaemon:
         )
         self._socket = LocalSocket(socket_path(loaded), {"status": self._status, "do": self._do})
         self._bus = self._make_bus()
+        self._reporter.before_end = self._send_output
         self._card: Card | None = None
         self._draining = False
         self._cloned = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -34,6 +34,7 @@ class Reporter:
     def __init__(self, journal: Journal, node: str) -> None:
         self._journal, self._node = journal, node
         self.bus: Bus | None = None
+        self.before_end: Callable[[], None] = lambda: None  # says what must be heard before an attempt's last word
         self._unwritten: dict[str, tuple[float, AttemptRow, bytes, OutboxItem]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._writes: set[asyncio.Task[Any]] = set()
@@ -68,6 +69,7 @@ class Reporter:
 
     def end(self, report: messages.FinishedReport | messages.Interrupted, row: AttemptRow, *, journaled: bool) -> None:
         """An attempt's last word. `journaled`: its row is in the journal already, so its end goes there at once."""
+        self.before_end()
         item = OutboxItem(report.id, topics.REPORT.pattern, _encode(report))
         result = _encode(report.result) if isinstance(report, messages.FinishedReport) else b"null"
         self._note_end(report)

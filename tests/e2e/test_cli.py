@@ -28,6 +28,11 @@ replay = "safe"
 
 [capabilities."say.word".args.word]
 type = "string"
+
+[capabilities."say.slowly"]
+argv = ["sh", "-c", "echo one; sleep 0.8; echo two; echo '{{\\"outcome\\": \\"succeeded\\"}}' > $EDGEPANDA_RESULT"]
+tier = 0
+replay = "safe"
 """
 
 
@@ -138,6 +143,12 @@ def test_do_shows_value_and_evidence(site: Person) -> None:
 def test_do_a_command_of_ones_own_shows_what_it_printed(site: Person) -> None:
     done = site.run("do", "say.word", "panda")
     assert "the word is panda" in done.stdout
+
+
+def test_do_shows_output_as_it_comes_all_of_it_and_once(site: Person) -> None:
+    said = [line.strip() for line in site.ok("do", "say.slowly").splitlines()]
+    assert said.count("| one") == said.count("| two") == 1
+    assert said.index("| one") < said.index("| two") < next(n for n, line in enumerate(said) if "finished" in line)
 
 
 @pytest.mark.parametrize(

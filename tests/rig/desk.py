@@ -59,6 +59,7 @@ class Desk:
         self.acknowledged: list[str] = []
         self.replies: list[messages.Reply] = []
         self.published: list[messages.Event] = []
+        self.told: list[messages.Event] = []  # what the ledger does not keep
         self.cancelled: list[Record] = []
         self.me = Peer(key="ed25519:" + "A" * 43, name="me", role="operator")
         self.seqs = 1 << 20
@@ -84,6 +85,7 @@ class Desk:
             clock=self.moment,
             send=send,
             acknowledge=lambda _node, report: self.acknowledged.append(report),
+            tell=self.told.append,
         )
         self.peers = PeersFile(self.folder / "peers.json", "home", Identity.load_or_create(self.folder / "site.key"))
         self.requests = Requests(

@@ -291,3 +291,4 @@ async def test_progress_and_output_are_of_the_current_attempt_and_bounded(tmp_pa
             desk.reports.output(output)
         live = desk.book.live["task-0001"]
         assert (live.progress, live.output) == ("50% half", list(lines[-200:]))
+        assert [(event.kind, event.seq, event.attempt) for event in desk.told] == [("progress", 0, 1), ("output", 0, 1)]
