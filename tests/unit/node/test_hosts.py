@@ -18,6 +18,7 @@ import pytest
 
 from edgepanda.drivers.contract import CallResult, DriverError
 from edgepanda.drivers.process import record_of, runs
+from edgepanda.node import host_lock
 from edgepanda.node.host_lock import lock_path, take_lock
 from edgepanda.node.host_process import HostProcess
 from edgepanda.node.hosts import Host
@@ -192,7 +193,8 @@ async def test_a_command_goes_on_when_its_host_dies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-async def test_a_leftover_host_is_ended_at_start(tmp_path: Path, deaf: bool) -> None:
+async def test_a_leftover_host_is_ended_at_start(tmp_path: Path, deaf: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_lock, "EXIT_WITHIN", 0.5 if deaf else host_lock.EXIT_WITHIN)
     run_dir = tmp_path / "run"
     argv = ["sh", "-c", "trap '' TERM; sleep 60"] if deaf else python_host(RECORDER, run_dir)
     lock = await take_lock(lock_path(run_dir, RECORDER))
