@@ -1,4 +1,4 @@
-"""One connection to the broker at a time: paho-mqtt driven by the asyncio loop (docs/decisions/wire.md).
+"""One connection to the broker at a time: paho-mqtt driven by the asyncio loop (docs/decisions/0005-wire.md).
 
 The link connects, subscribes inside the connect path, notices a dead connection by its keepalive, and tries again
 for ever with back-off and jitter. It knows bytes and topics, nothing of envelopes.

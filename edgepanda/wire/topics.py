@@ -44,7 +44,7 @@ def _topic(
 
 
 # QoS 0 where the application repeats a body until it is answered: the broker's own acknowledgement would add a packet
-# each way and promise nothing that the repetition does not (docs/decisions/wire.md).
+# each way and promise nothing that the repetition does not (docs/decisions/0005-wire.md).
 _REPORTS = ("accepted", "declined", "starting", "started", "progress", "finished", "interrupted", "ack")
 _INBOX = ("lease", "renewed", "permit", "cancel", "peers", "ask", "ack")
 
