@@ -124,7 +124,9 @@ def run(words: tuple[str, ...], config: Path, key: Path | None = None) -> subpro
 
 def ordinary() -> list[str]:
     """For a root, too, a file's permissions shall count, as for the service's own user."""
-    return ["setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner"] if os.geteuid() == 0 else []
+    less = "-dac_override,-dac_read_search,-fowner"
+    # What is inheritable would come back at exec, whatever the bounding set says; containers start with such.
+    return ["setpriv", f"--inh-caps={less}", f"--bounding-set={less}"] if os.geteuid() == 0 else []
 
 
 @pytest.fixture(scope="module")
