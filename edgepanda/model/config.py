@@ -144,6 +144,11 @@ def load_config(path: Path) -> Loaded:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read it: {reason}", code="config_unreadable", where=str(path)) from error
+    return load_text(text, path)
+
+
+def load_text(text: str, path: Path) -> Loaded:
+    """Check a text as if it stood in this file. Raises `ConfigError` that names file and key."""
     try:
         config = msgspec.convert(tomllib.loads(text), Config)
     except tomllib.TOMLDecodeError as error:

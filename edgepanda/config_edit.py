@@ -1,0 +1,173 @@
+"""Changing the configuration file: comments and order stay, nothing invalid is saved, a crash leaves old or new."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import InlineTable, Item, Table
+
+from edgepanda.model.config import ConfigError, load_text
+from edgepanda.storage import fsync_folder
+
+Key = tuple[str, ...]
+
+
+class ConfigFile:
+    """One configuration file that is open for changes; `save` writes them, and nothing is written before.
+
+    A key is a tuple: `("node", "slots")`, `("devices", "pan")`, `("capabilities", "disk.free", "tier")`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read it. Raises `ConfigError`: `config_missing`, `config_unreadable`, `config_invalid` (no TOML)."""
+        self.path = path
+        self._before = _read(path)
+        try:
+            self._document = tomlkit.parse(self._before)
+        except TOMLKitError as error:
+            raise ConfigError(
+                f"not TOML: {error}", where=str(path), cure="`edgepanda config check` shows more"
+            ) from error
+
+    @property
+    def text(self) -> str:
+        """The text as it would be saved."""
+        return tomlkit.dumps(self._document)
+
+    def get(self, key: Key) -> Any:
+        """The value as plain data; a table is a dict. Raises `ConfigError` (`config_key_unknown`)."""
+        value = self._container(key[:-1], key)
+        if key[-1] not in value:
+            raise self._unknown(key)
+        found = value[key[-1]]
+        return found.unwrap() if hasattr(found, "unwrap") else found
+
+    def set(self, key: Key, value: Any) -> None:
+        """Write a value or, with a dict, a whole table. What the table has already keeps its comments and its place.
+
+        Tables on the way are made. Raises `ConfigError` (`config_key_unknown`) when the way leads through a value.
+        """
+        table: Any = self._document
+        for depth, part in enumerate(key[:-1]):
+            if part not in table:
+                table[part] = tomlkit.table(is_super_table=depth < len(key) - 2 or isinstance(value, Mapping))
+            table = table[part]
+            if not isinstance(table, Mapping):
+                raise self._unknown(key)
+        _put(table, key[-1], value)
+
+    def remove(self, key: Key) -> None:
+        """Take a key or a table out. Raises `ConfigError` (`config_key_unknown`) when it is not there."""
+        table = self._container(key[:-1], key)
+        if key[-1] not in table:
+            raise self._unknown(key)
+        del table[key[-1]]
+
+    def save(self) -> bool:
+        """Write the changes, checked first; False when there are none. Mode and owner stay, a link stays a link.
+
+        Raises:
+            ConfigError: `config_invalid`: the changes would make it so; `config_changed`: someone else changed the
+                file meanwhile; `config_unwritable`. The file is as it was, then.
+        """
+        text = self.text
+        if text == self._before:
+            return False
+        load_text(text, self.path)
+        if _read(self.path) != self._before:
+            raise ConfigError(
+                "the file was changed meanwhile", code="config_changed", where=str(self.path), cure="do it again"
+            )
+        replace_text(self.path, text)
+        self._before = text
+        return True
+
+    def _container(self, way: Key, key: Key) -> Any:
+        table: Any = self._document
+        for part in way:
+            table = table.get(part) if isinstance(table, Mapping) else None
+        if not isinstance(table, Mapping):
+            raise self._unknown(key)
+        return table
+
+    def _unknown(self, key: Key) -> ConfigError:
+        return ConfigError(
+            "there is no such key",
+            code="config_key_unknown",
+            where=f"{self.path}: {'.'.join(key)}",
+            cure=f"what is there stands in {self.path}",
+        )
+
+
+def _put(table: Any, key: str, value: Any) -> None:
+    old: Any = table.get(key)
+    if isinstance(value, Mapping) and isinstance(old, MutableMapping):
+        for name in [name for name in old if name not in value]:
+            del old[name]
+        for name, item in value.items():
+            _put(old, name, item)
+    elif old != value or type(old) is bool or type(value) is bool:
+        inline = isinstance(table, InlineTable) or (isinstance(table, Table) and not table.is_super_table())
+        table[key] = _item(value, inline=inline)
+
+
+def _item(value: Any, *, inline: bool) -> Item:
+    """A table within a table is written on one line: `labels = {room = "attic"}`."""
+    if not isinstance(value, Mapping):
+        plain: Item = tomlkit.item(value)
+        return plain
+    made: Table | InlineTable = tomlkit.inline_table() if inline else tomlkit.table()
+    for name, item in value.items():
+        made[name] = _item(item, inline=True)
+    return made
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Replace a file whole: temporary file, fsync, rename, fsync of the folder. Raises `ConfigError`
+    (`config_unwritable`).
+    """
+    target = path.resolve()  # a link stays, and what it points at is replaced
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        before = target.stat()
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        fsync_folder(target.parent)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write it: {error.strerror}",
+            code="config_unwritable",
+            where=str(path),
+            cure="the file is as it was; make room, or use the account that owns it",
+        ) from error
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()  # as it stands: line ends are kept
+    except FileNotFoundError as error:
+        raise ConfigError(
+            "there is no such file", code="config_missing", where=str(path), cure="`edgepanda init` makes one"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot read it: {reason}", code="config_unreadable", where=str(path)) from error
