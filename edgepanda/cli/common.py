@@ -44,6 +44,23 @@ def duration(text: str) -> float:
     return float(found[1]) * _UNITS[found[2] or ""]
 
 
+def _pairs(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is no label; write --label NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def label_option(about: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option --label of every command that has one; the function gets `labels`, a dictionary."""
+    return click.option(
+        "--label", "labels", multiple=True, metavar="NAME=VALUE", callback=_pairs, help=f"{about} Repeatable."
+    )
+
+
 def command(
     name: str,
     *,

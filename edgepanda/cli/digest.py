@@ -1,38 +1,17 @@
-"""`digest`: the site at a glance."""
+"""`digest`: what `status` shows, in the one answer of the coordinator: short, and without the nodes' cards."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgepanda.cli.common import Settings, ask, command
-from edgepanda.cli.nodes import show_nodes
-from edgepanda.cli.out import emit, fields, plain, say
-from edgepanda.cli.tasks import show_tasks
+from edgepanda.cli.out import emit
+from edgepanda.cli.status import show_status
 
 
-@command("digest", examples="edgepanda digest\nedgepanda digest --json")
+@command("digest", examples="edgepanda digest --json\nedgepanda digest")
 def digest_command(settings: Settings) -> None:
-    """The site at a glance: who is there, what runs and waits, what needs a person."""
+    """The site in one answer of the coordinator, for programs; people rather look at `edgepanda status`."""
     found = ask(settings, lambda client: client.digest())
     if settings.json:
         emit(found)
     else:
-        _print(found)
-
-
-def _print(found: dict[str, Any]) -> None:
-    head = found["head"]
-    fields(
-        [
-            ("ledger", f"{head['height']} entries, epoch {found['epoch']}, {head['ledger']}"),
-            ("tasks", plain(found["counts"]) or "none yet"),
-            ("problem", plain(found["problem"]) if found["problem"] else ""),
-        ],
-        indent="",
-    )
-    for title, key in (("Needs a person", "needs_person"), ("Running", "running"), ("Queued", "queued")):
-        if found[key]:
-            say(f"\n{title}:")
-            show_tasks(found[key])
-    say("\nNodes:")
-    show_nodes(found["nodes"])
+        show_status(found)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from edgepanda.cli.common import Settings, ask, command
+from edgepanda.cli.cards import fetch_nodes
+from edgepanda.cli.common import Settings, ask, command, label_option
 from edgepanda.cli.out import emit, say, span, table
 
 
@@ -20,14 +22,26 @@ class _Nodes(click.Group):
         return super().parse_args(ctx, args)
 
 
-@command("list", examples="edgepanda nodes\nedgepanda nodes list --json")
-def _list(settings: Settings) -> None:
-    """List the nodes that the coordinator knows."""
-    found = ask(settings, lambda client: client.nodes())
+@command(
+    "list",
+    examples="""
+    edgepanda nodes
+    edgepanda nodes --online --label room=lab
+    edgepanda nodes list --json
+    """,
+)
+@label_option("Only nodes with this label.")
+@click.option("--online", "state", flag_value="online", help="Only those that are here.")
+@click.option("--away", "state", flag_value="away", help="Only those that are not.")
+def _list(settings: Settings, labels: dict[str, str], state: str | None) -> None:
+    """List the nodes that the coordinator knows, with what they say of themselves."""
+    found = [node for node in ask(settings, fetch_nodes) if suits(node, labels, state)]
     if settings.json:
-        emit({"nodes": found})
-    else:
+        emit({"nodes": [summary(node) for node in found]})
+    elif found or not (labels or state):
         show_nodes(found)
+    else:
+        say("no such node")
 
 
 @command("add", short_help="Let a node in: NAME KEY", examples="edgepanda nodes add shed ed25519:...")
@@ -66,23 +80,88 @@ nodes_command = _Nodes(
 )
 
 
+def suits(node: dict[str, Any], labels: dict[str, str], state: str | None) -> bool:
+    """Whether a node has these labels and is `online` or `away`. Pure."""
+    own = (node.get("card") or {}).get("labels", {})
+    return state in (None, _word(node)) and all(own.get(key) == value for key, value in labels.items())
+
+
+def summary(node: dict[str, Any]) -> dict[str, Any]:
+    """A node as `node.get` gives it, with a digest of its card in the card's place. Pure."""
+    card = node.get("card") or {}
+    devices = card.get("devices", {})
+    offered = {f"{device['driver']}.{action}" for device in devices.values() for action in _actions(card, device)}
+    return {
+        **{key: value for key, value in node.items() if key != "card"},
+        "devices": {name: device.get("state", "probing") for name, device in devices.items()},
+        "capabilities": sorted(offered | set(card.get("capabilities", {}))),
+        "labels": card.get("labels", {}),
+        "software": card.get("software", ""),
+        "troubles": troubles(node),
+    }
+
+
+def _actions(card: dict[str, Any], device: dict[str, Any]) -> dict[str, Any]:
+    actions: dict[str, Any] = card.get("drivers", {}).get(device["driver"], {}).get("actions", {})
+    return actions
+
+
+def troubles(node: dict[str, Any]) -> list[str]:
+    """What of a node cannot be used: its place, the reason and the cure. Pure."""
+    card = node.get("card") or {}
+    found = []
+    for name, thing in {**card.get("devices", {}), **card.get("capabilities", {})}.items():
+        state = thing.get("state", "probing")
+        if state not in ("ready", "probing"):
+            why = "; ".join(text for text in (thing.get("reason"), thing.get("cure")) if text)
+            found.append(f"{node['name']}/{name} is {state}" + (f": {why}" if why else ""))
+    return found
+
+
+def _word(node: dict[str, Any]) -> str:
+    return "online" if node["online"] else "away"
+
+
 def show_nodes(found: list[dict[str, Any]]) -> None:
-    """A table of nodes as `node.list` gives them."""
+    """A table of nodes as `node.list` or, with their cards, `node.get` gives them."""
     if not found:
         say("no node has said anything yet")
         return
+    headers = ["NODE", "STATE", "HEARD", "FREE", "LOAD", "TEMP"]
+    cards = any(node.get("card") for node in found)
     table(
-        ["NODE", "STATE", "SLOTS FREE", "LOAD", "TEMPERATURE", "LAST HEARD"],
-        [
-            (
-                node["name"],
-                ("online" if node["online"] else "away")
-                + ("" if node["claiming"] or not node["online"] else ", claims nothing"),
-                f"{node.get('free', 0)} of {node.get('slots', 0)}",
-                f"{node.get('load', 0.0):.2f}",
-                "-" if node.get("temperature") is None else f"{node['temperature']:.0f} C",
-                "-" if node.get("seen") is None else span(node["seen"]) + " ago",
-            )
-            for node in found
-        ],
+        [*headers, "DEVICES", "SOFTWARE", "CAPABILITIES"] if cards else headers,
+        [[*_signs(node), *(_offered(node) if cards else ())] for node in found],
+    )
+
+
+def _signs(node: dict[str, Any]) -> list[str]:
+    return [
+        node["name"],
+        _word(node) + ("" if node["claiming"] or not node["online"] else ", claims nothing"),
+        "-" if node.get("seen") is None else span(node["seen"]) + " ago",
+        f"{node.get('free', 0)}/{node.get('slots', 0)}",
+        f"{node.get('load', 0.0):.2f}",
+        "-" if node.get("temperature") is None else f"{node['temperature']:.0f} C",
+    ]
+
+
+def _offered(node: dict[str, Any]) -> list[str]:
+    told = summary(node)
+    states = list(told["devices"].values())
+    counts = [f"{states.count(state)} {state}" for state in dict.fromkeys(sorted(states, reverse=True))]
+    return [", ".join(counts) or "-", told["software"] or "-", families(told["capabilities"]) or "-"]
+
+
+def families(capabilities: Sequence[str]) -> str:
+    """Capabilities with the common part said once: `servo.{move,read}`. Pure."""
+    groups: dict[str, list[str]] = {}
+    for name in capabilities:
+        family, _, action = name.partition(".")
+        groups.setdefault(family, []).append(action)
+    return " ".join(
+        ".".join(word for word in (family, *actions) if word)
+        if len(actions) == 1
+        else f"{family}.{{{','.join(actions)}}}"
+        for family, actions in groups.items()
     )

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgepanda.cli.arguments import ArgumentError, guess_args, parse_args
+from edgepanda.cli.arguments import guess_args, parse_args
 from edgepanda.cli.cards import fetch_offers
-from edgepanda.cli.common import Settings, ask, command, duration
+from edgepanda.cli.common import Settings, ask, command, duration, label_option
 from edgepanda.cli.exits import task_code
 from edgepanda.cli.follow import Followed, detaching, follow, live_view, show_result
 from edgepanda.cli.out import emit, say
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 @click.option("--criterion", "criteria", multiple=True, help="What must be shown for success. Repeatable.")
 @click.option("--device", help="This device only.")
 @click.option("--node", help="This node only; the task waits while it is away.")
-@click.option(
-    "--label", "labels", multiple=True, metavar="NAME=VALUE", help="Nodes or devices with this label. Repeatable."
-)
+@label_option("Nodes or devices with this label.")
 @click.option("--priority", type=int, default=0, help="-100 to 100; higher goes first (default: 0).")
 @click.option("--deadline", type=duration, metavar="TIME", help="From submit to finish.")
 @click.option("--valid-for", type=duration, metavar="TIME", help="It may not begin later (30s for device actions).")
@@ -86,13 +84,7 @@ def _told(said: dict[str, Any]) -> dict[str, Any]:
         deadline=said.pop("deadline"),
         max_attempts=said.pop("max_attempts"),
     )
-    labels: dict[str, str] = {}
-    for label in said.pop("labels"):
-        name, equals, value = label.partition("=")
-        if not equals:
-            raise ArgumentError(f"{label!r} is no label", where="--label", cure="write --label NAME=VALUE")
-        labels[name] = value
-    return {**said, "labels": labels, "limits": limits}
+    return {**said, "limits": limits}
 
 
 async def _args(client: AsyncClient, capability: str, words: tuple[str, ...], rest: dict[str, Any]) -> dict[str, Any]:

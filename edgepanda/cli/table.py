@@ -19,7 +19,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "review": ("decide", "Accept a task's result, or have it done again, or reject it"),
     },
     "Site": {
-        "digest": ("digest", "The site at a glance: who is there, what runs, what needs a person"),
+        "status": ("status", "One screen for the site: nodes, what runs and waits, what needs a person"),
+        "digest": ("digest", "The same in one short answer, for programs"),
         "nodes": ("nodes", "List the nodes; let one in, or out"),
         "card": ("card", "What the nodes can do: devices, actions, arguments, limits"),
         "audit": ("audit", "Prove the ledger, or read it"),

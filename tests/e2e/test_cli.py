@@ -322,6 +322,33 @@ def test_a_node_does_its_own_devices_alone_when_the_coordinator_is_away(site: Pe
     assert watched.returncode in (0, 2), watched.stderr  # 2: the ledger has not heard of it yet
 
 
+def test_status_is_one_screen_and_speaks_for_this_node_when_the_coordinator_is_away(site: Person) -> None:
+    told = site.run("status")
+    assert (told.returncode, told.stderr.splitlines()[-1][:10]) == (0, "edgepanda ")
+    for text in ("coordinator  online, epoch ", "desk  online", "2 ready", "servo.{detach,move,read}"):
+        assert text in told.stdout
+    found = site.json("status")
+    assert (found["from"], found["nodes"][0]["devices"]) == ("coordinator", {"pan": "ready", "rec": "ready"})
+    pid = _pid(site, "coordinator")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        alone, document = site.run("status", "--timeout", "1s"), site.run("status", "--timeout", "1s", "--json")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (alone.returncode, document.returncode) == (3, 3)
+    assert "broker       connected" in alone.stdout
+    assert "pan  ready, simulated" in alone.stdout
+    assert "This is this machine's node alone" in alone.stderr
+    assert (json.loads(document.stdout)["from"], json.loads(document.stdout)["error"]["code"]) == ("node", "no_answer")
+
+
+def test_nodes_are_filtered(site: Person) -> None:
+    assert "pan" not in site.ok("nodes", "--away")
+    assert site.json("nodes", "--online")["nodes"][0]["capabilities"][-1] == "servo.read"
+    assert site.json("nodes", "--label", "room=lab") == {"nodes": []}
+    assert site.run("nodes", "--label", "lab").returncode == 2
+
+
 def _pid(site: Person, name: str) -> int:
     (line,) = [line for line in site.processes() if f"-m edgepanda {name} " in line]
     return int(line.split()[0])
