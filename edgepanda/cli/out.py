@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -35,8 +36,8 @@ def emit(value: object) -> None:
 
 
 def say(text: str = "") -> None:
-    """A line on standard output; colours are dropped where it is no terminal."""
-    click.echo(text)
+    """A line on standard output; colours are dropped where it is no terminal, or with NO_COLOR."""
+    click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
     sys.stdout.flush()
 
 

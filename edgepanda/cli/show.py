@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,9 +23,17 @@ if TYPE_CHECKING:
 MOST_EVENTS = 1000  # of one task
 
 
-@command("show", examples="edgepanda show 01h8qk3v2x7c4m9d5e6f\nedgepanda show 01h8qk3v2x7c4m9d5e6f --json")
+@command(
+    "show",
+    examples="""
+    edgepanda show 01h8qk3v2x7c4m9d5e6f
+    edgepanda show 01h8qk3v2x7c4m9d5e6f --timeline
+    edgepanda show 01h8qk3v2x7c4m9d5e6f --json
+    """,
+)
 @click.argument("task_id", metavar="ID")
-def show_command(settings: Settings, task_id: str) -> None:
+@click.option("--timeline", is_flag=True, help="A picture instead: who held it when, and what it waited for.")
+def show_command(settings: Settings, task_id: str, timeline: bool) -> None:
     """All about one task.
 
     Its state and why, what was asked, the evidence and the answer to each criterion, what it printed, and everything
@@ -31,8 +42,20 @@ def show_command(settings: Settings, task_id: str) -> None:
     view, lines, happened = ask(settings, lambda client: _fetch(client, task_id))
     if settings.json:
         emit({**msgspec.to_builtins(view), "output": lines, "events": happened})
+    elif timeline:
+        _draw(view, happened)
     else:
         _print(view, lines, happened)
+
+
+def _draw(view: TaskView, happened: list[dict[str, Any]]) -> None:
+    from edgepanda.cli.timeline import picture
+
+    say(_head(view))
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    width = shutil.get_terminal_size().columns
+    for line in picture(happened, now=time.time(), width=width, unicode=unicode):
+        say(line)
 
 
 async def _fetch(client: AsyncClient, task_id: str) -> tuple[TaskView, list[str], list[dict[str, Any]]]:
@@ -52,10 +75,7 @@ async def _fetch(client: AsyncClient, task_id: str) -> tuple[TaskView, list[str]
 def _print(view: TaskView, lines: list[str], happened: list[dict[str, Any]]) -> None:
     from edgepanda.cli.follow import advice
 
-    place = " ".join(
-        word for word in (view.capability, view.device or "", f"on {view.node}" if view.node else "") if word
-    )
-    say(f"{view.id}  {coloured(view.state)}  {place}")
+    say(_head(view))
     fields([*_asked(view), *result_rows(view)])
     if lines:
         say("  output")
@@ -66,6 +86,11 @@ def _print(view: TaskView, lines: list[str], happened: list[dict[str, Any]]) -> 
         say(f"    {clock(event['at'])}  {describe(event['kind'], event['data'] or {}, event['attempt'])}")
     for line in advice(view):
         hint(line)
+
+
+def _head(view: TaskView) -> str:
+    place = (view.capability, view.device or "", f"on {view.node}" if view.node else "")
+    return f"{view.id}  {coloured(view.state)}  {' '.join(word for word in place if word)}"
 
 
 def _asked(view: TaskView) -> list[tuple[str, str]]:

@@ -207,6 +207,9 @@ def test_submit_review_show_and_the_lists(site: Person) -> None:
         site.json("tasks", "--state", "succeeded", "--capability", "servo.move", "--limit", "1")["tasks"][0]["id"]
         == task
     )
+    drawn = site.ok("show", task, "--timeline")
+    assert "attempt 1 desk" in drawn
+    assert re.search("\nsucceeded after [0-9.]+", drawn)
     refused = site.run("cancel", task)
     assert refused.returncode == 1
     assert "it is succeeded" in refused.stderr
