@@ -36,6 +36,10 @@ class EdgePandaError(Exception):
         cure = f"; {self.cure}" if self.cure else ""
         return f"{self.message}{place}{cure}"
 
+    def lines(self) -> list[str]:
+        """What a person reads: a line for each thing that is wrong."""
+        return [f"{self} [{self.code}]"]
+
     def as_dict(self) -> dict[str, Any]:
         """The form that travels in replies and in `--json`: code, message, and where, cure, details if present."""
         parts = {"where": self.where, "cure": self.cure, "details": self.details}

@@ -94,5 +94,6 @@ def _tell(error: EdgePandaError, as_json: bool) -> int:
         document: dict[str, Any] = {"error": error.as_dict()}
         print(json.dumps(document, ensure_ascii=False, default=str), flush=True)
     else:
-        print(f"error: {error} [{error.code}]", file=sys.stderr, flush=True)
+        for line in error.lines():
+            print(f"error: {line}", file=sys.stderr, flush=True)
     return exit_code(error)

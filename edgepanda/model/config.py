@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.broker import BrokerAddress, parse_broker
-from edgepanda.model.ids import check_name, is_capability
+from edgepanda.model.config_check import Problem, check_text
+from edgepanda.model.config_types import Broker, Config, Coordinator, Node, Site
+
+__all__ = ["Broker", "Config", "ConfigError", "Coordinator", "Loaded", "Node", "Site", "find_config", "load_config"]
 
 FILE_NAME = "edgepanda.toml"
 SYSTEM_FILE = Path("/etc/edgepanda") / FILE_NAME
@@ -25,57 +24,21 @@ class ConfigError(EdgePandaError):
 
     code = "config_invalid"
 
+    @classmethod
+    def of(cls, problems: list[Problem]) -> ConfigError:
+        """The error that tells the first of these and has all of them in `details`."""
+        first, more = problems[0], len(problems) - 1
+        return cls(
+            first.message,
+            where=first.where,
+            cure=first.cure + (f" (and {more} more: `edgepanda config check` shows all)" if more else ""),
+            details={"problems": [msgspec.to_builtins(problem) for problem in problems]},
+        )
 
-class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The site that this machine belongs to."""
-
-    name: str = "home"
-    key: str = ""  # the site's public key; empty on the machine that has the site's private key
-    base: str = "edgepanda"  # first level of all topics
-
-
-class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The broker: the site's own, or the embedded one at `listen`."""
-
-    url: str = ""  # empty: the embedded one
-    listen: str = "127.0.0.1:1883"  # where the embedded one listens
-    password_file: str = ""  # the password's file, or the variable that holds it, instead of a password in the URL
-    password_env: str = ""
-    ca_file: str = ""
-    server_name: str = ""
-
-    @property
-    def embedded(self) -> bool:
-        """True if `edgepanda up` starts the broker."""
-        return not self.url
-
-
-class Coordinator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The coordinator's settings. Times in seconds."""
-
-    lease_ttl: float = 30.0
-
-
-class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The node's settings. Times in seconds."""
-
-    name: str = ""
-    slots: int = 16  # attempts that it holds at most at one time
-    beat: float = 10.0
-    drain: float = 10.0  # how long SIGTERM waits for running work
-    labels: dict[str, str] = {}
-
-
-class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of it. A table that is absent means: this machine does not run that."""
-
-    site: Site = Site()
-    broker: Broker = Broker()
-    coordinator: Coordinator | None = None
-    node: Node | None = None
-    devices: dict[str, dict[str, Any]] = {}
-    capabilities: dict[str, dict[str, Any]] = {}
-    state_dir: str = ""
+    def lines(self) -> list[str]:
+        """One line for each problem."""
+        problems = [msgspec.convert(each, Problem) for each in self.details.get("problems", [])]
+        return [str(problem) for problem in problems] or super().lines()
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -148,43 +111,11 @@ def load_config(path: Path) -> Loaded:
 
 
 def load_text(text: str, path: Path) -> Loaded:
-    """Check a text as if it stood in this file. Raises `ConfigError` that names file and key."""
-    try:
-        config = msgspec.convert(tomllib.loads(text), Config)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"not TOML: {error}", where=str(path)) from error
-    except msgspec.ValidationError as error:
-        raise _invalid(str(error), path) from error
-    _check(config, path)
+    """Check a text as if it stood in this file. Raises `ConfigError` that tells all that is wrong."""
+    config, problems = check_text(text, path)
+    if config is None:
+        raise ConfigError.of(problems)
     return Loaded(config, path, _state_dir(config, path))
-
-
-_AT = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<key>.*)`)?")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
-_TABLES: dict[str, type[msgspec.Struct]] = {
-    "": Config,
-    "site": Site,
-    "broker": Broker,
-    "coordinator": Coordinator,
-    "node": Node,
-}
-
-
-def _invalid(text: str, path: Path) -> ConfigError:
-    """msgspec's complaint, with the key where we have it, and for an unknown key the nearest known one."""
-    found = _AT.fullmatch(text)
-    what, table = (found["what"], found["key"] or "") if found else (text, "")
-    unknown = _UNKNOWN.fullmatch(what)
-    if unknown is None:
-        return ConfigError(what, where=f"{path}: {table}" if table else str(path), cure="correct the value")
-    key = unknown[1]
-    known = _TABLES[table].__struct_fields__ if table in _TABLES else ()
-    near = difflib.get_close_matches(key, known, n=1)
-    return ConfigError(
-        f"there is no key {key!r}",
-        where=f"{path}: {table}.{key}" if table else f"{path}: {key}",
-        cure=f"did you mean {near[0]!r}?" if near else f"known here are: {', '.join(known)}",
-    )
 
 
 def _state_dir(config: Config, path: Path) -> Path:
@@ -193,35 +124,6 @@ def _state_dir(config: Config, path: Path) -> Path:
     if path.absolute() == SYSTEM_FILE:
         return SYSTEM_STATE
     return (path.parent / ".edgepanda").absolute()
-
-
-def _check(config: Config, path: Path) -> None:
-    check_name(config.site.name, f"{path}: site.name")
-    check_name(config.site.base, f"{path}: site.base")
-    if config.node is not None:
-        if config.node.name:
-            check_name(config.node.name, f"{path}: node.name")
-        if not 1 <= config.node.slots <= 1000:
-            raise ConfigError(f"{config.node.slots}; 1 to 1000 is allowed", where=f"{path}: node.slots")
-        if not 0.1 <= config.node.beat <= 60:
-            raise ConfigError(f"{config.node.beat}; 0.1 to 60 s is allowed", where=f"{path}: node.beat")
-    if config.coordinator is not None and not 1 <= config.coordinator.lease_ttl <= 3600:
-        raise ConfigError(
-            f"{config.coordinator.lease_ttl}; 1 to 3600 s is allowed", where=f"{path}: coordinator.lease_ttl"
-        )
-    for name, device in config.devices.items():
-        check_name(name, f"{path}: devices.{name}")
-        if not isinstance(device.get("driver"), str | list):
-            raise ConfigError(
-                "a device needs a driver", where=f"{path}: devices.{name}.driver", cure='for example driver = "servo"'
-            )
-    for name in config.capabilities:
-        if not is_capability(name):
-            raise ConfigError(
-                f"{name!r} is no name of a capability",
-                where=f"{path}: capabilities",
-                cure='use dotted words of a-z, 0-9, "_" and "-", such as "build.heavy"',
-            )
 
 
 def _secret(broker: Broker, path: Path) -> str:
