@@ -120,6 +120,11 @@ class AsyncClient:
         self._watchers: list[asyncio.Queue[messages.Event]] = []
         self._bus: Bus | None = None
 
+    @property
+    def site(self) -> str:
+        """The site's name."""
+        return self._site
+
     @classmethod
     def from_config(
         cls, path: str | None = None, *, answer_within: float = ANSWER_WITHIN, watch: bool = False

@@ -18,6 +18,10 @@ def main(arguments: list[str] | None = None) -> int:
 
         print(overview())
         return 0
+    if words[:3] == ["completion", "words", "--"]:  # a shell asks, and a person waits for it while typing
+        from edgepanda.cli import complete
+
+        return complete.main(words[3:])
     from edgepanda.cli.app import run
 
     return run(words)

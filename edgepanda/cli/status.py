@@ -11,6 +11,7 @@ from edgepanda.cli.cards import fetch_nodes
 from edgepanda.cli.common import Settings, ask, command
 from edgepanda.cli.exits import UNREACHABLE, exit_code
 from edgepanda.cli.local import CONNECT_WITHIN, LocalNode
+from edgepanda.cli.names import remember_tasks
 from edgepanda.cli.nodes import show_nodes, summary, troubles
 from edgepanda.cli.out import coloured, emit, fields, hint, plain, say
 from edgepanda.cli.tasks import show_tasks
@@ -53,6 +54,8 @@ async def fetch(client: AsyncClient) -> dict[str, Any]:
         client.digest(), client.list(states=FAILED, limit=FAILURES), fetch_nodes(client)
     )
     failures = [row for row in failed["tasks"] if row["age"] <= RECENT]
+    seen = [row["id"] for key in ("needs_person", "running", "queued") for row in digest[key]]
+    remember_tasks(client.site, [*seen, *(row["id"] for row in failures)])
     return {**digest, "nodes": nodes, "failures": failures}
 
 

@@ -11,6 +11,7 @@ from edgepanda.cli.cards import fetch_offers
 from edgepanda.cli.common import Settings, ask, command, duration, label_option
 from edgepanda.cli.exits import task_code
 from edgepanda.cli.follow import Followed, detaching, follow, live_view, show_result
+from edgepanda.cli.names import remember_tasks
 from edgepanda.cli.out import emit, say
 
 if TYPE_CHECKING:
@@ -97,7 +98,9 @@ async def _args(client: AsyncClient, capability: str, words: tuple[str, ...], re
 
 
 async def _submit(client: AsyncClient, capability: str, words: tuple[str, ...], rest: dict[str, Any]) -> dict[str, Any]:
-    return await client.submit(capability, await _args(client, capability, words, rest), **rest)
+    done = await client.submit(capability, await _args(client, capability, words, rest), **rest)
+    remember_tasks(client.site, [done["id"]])
+    return done
 
 
 async def _submit_and_wait(

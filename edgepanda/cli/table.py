@@ -29,6 +29,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "node": ("daemons", "Run this machine's node alone, in the foreground"),
         "coordinator": ("daemons", "Run the site's coordinator alone, in the foreground"),
         "broker": ("daemons", "Run the embedded broker alone, in the foreground"),
+        "completion": ("completion", "What your shell needs to complete commands and the site's names"),
         "version": ("version", "Versions of EdgePanda, Python and the protocol"),
     },
 }

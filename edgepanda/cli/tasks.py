@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgepanda.cli.common import Settings, ask, command
+from edgepanda.cli.names import remember_tasks
 from edgepanda.cli.out import emit, hint, say, span, table
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ async def _fetch(
         rows += page["tasks"]
         before = page["next"]
         if before is None or len(rows) >= limit:
+            remember_tasks(client.site, (row["id"] for row in rows))
             return rows, before
 
 
