@@ -70,7 +70,12 @@ class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "127.0.0.1:1883"
     password_file: Annotated[
-        str, key("The file that holds the password, instead of a password in the URL.", example="broker.password")
+        str,
+        key(
+            "The file that holds the password, instead of a password in the URL.",
+            allowed="the path of a file",
+            example="broker.password",
+        ),
     ] = ""
     password_env: Annotated[
         str,
@@ -86,6 +91,7 @@ class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         key(
             "For mqtts: the PEM file of the authority that signed the broker's certificate; empty: the system's "
             "authorities.",
+            allowed="the path of a file",
             example="ca.pem",
         ),
     ] = ""
@@ -113,7 +119,7 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[
         str,
         key(
-            "The node's name, unique at the site; empty: the host's name and four digits of the node's key.",
+            "The node's name, unique at the site; empty: the host's name and four characters of its key.",
             allowed=_A_NAME,
             example="desk",
             pattern="^[a-z0-9-]{0,32}$(?!\\n)",
@@ -202,6 +208,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         key(
             "Where state is kept: keys, ledger, journal. Empty: .edgepanda beside this file.",
+            allowed="the path of a folder",
             example=".edgepanda",
         ),
     ] = ""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from edgepanda.cli.daemons import listen_address
 from edgepanda.cli.init_file import render
 from edgepanda.cli.up import planned
 from edgepanda.errors import EdgePandaError
-from edgepanda.model import config
 from edgepanda.model.config import Loaded, load_config
+from edgepanda.model.config_types import TABLES
+from edgepanda.model.config_words import allowed, fields_of, toml
 
 ROOT = Path(__file__).parents[3]
 TEXT = render(site="home", site_key="", broker="", node="desk")
@@ -35,17 +35,25 @@ def test_it_is_a_configuration_and_starts_everything(tmp_path: Path) -> None:
 
 def test_every_key_stands_in_it_with_its_default(tmp_path: Path) -> None:
     """Each line `# key = default` may be uncommented without changing anything."""
-    for kind in (config.Site, config.Broker, config.Coordinator, config.Node):
-        for field in msgspec.structs.fields(kind):
-            assert f"{field.name} = " in TEXT, f"{kind.__name__}.{field.name}"
-    plain = TEXT.replace('# state_dir = ".edgepanda"', 'state_dir = ".edgepanda"')
-    for key in ("lease_ttl", "base", "url", "listen", "password_file", "password_env", "ca_file", "server_name"):
-        plain = plain.replace(f"# {key} = ", f"{key} = ")
-    for key in ("slots", "beat", "drain", "key"):
-        plain = plain.replace(f"# {key} = ", f"{key} = ")
-    before, after = loaded(tmp_path, TEXT), loaded(tmp_path, plain)
-    assert msgspec.structs.replace(after.config, state_dir="") == before.config
-    assert after.state_dir == before.state_dir
+    plain = TEXT
+    for kind in TABLES.values():
+        for field in fields_of(kind).values():
+            line = f"{field.name} = {toml(field.default)}\n"
+            assert f"\n{field.name} = " in TEXT or f"\n# {line}" in TEXT, f"{kind.__name__}.{field.name}"
+            assert f"default {toml(field.default)}" in TEXT
+            plain = plain.replace(f"\n# {line}", f"\n{line}")
+    before, after = loaded(tmp_path, TEXT), loaded(tmp_path, plain.replace("# state_dir", "state_dir"))
+    assert plain.count("\n# ") < TEXT.count("\n# ") - 12
+    assert after == before
+
+
+def test_every_key_says_what_is_allowed_and_whether_it_needs_a_restart() -> None:
+    lines = TEXT[: TEXT.index("[devices.pan]")].splitlines()
+    for field in (field for kind in TABLES.values() for field in fields_of(kind).values()):
+        at = next(n for n, line in enumerate(lines) if line.removeprefix("# ").startswith(f"{field.name} = "))
+        told = " ".join(line.removeprefix("# ") for line in lines[max(0, at - 6) : at])
+        assert f"[{allowed(field)}; default " in told
+        assert told.endswith("; restart]") == field.restart
 
 
 def test_the_commented_capability_is_right(tmp_path: Path) -> None:
