@@ -74,6 +74,29 @@ def fsync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    """Put `data` in a file's place, whole or not at all, through a power cut too: temporary file, fsync, rename, fsync
+    of the folder. The mode is 0600. Raises `StorageError`.
+    """
+    temporary = path.with_name(path.name + ".new")
+    try:
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(descriptor, "wb") as file:  # no chmod: FAT, where a card is set up, refuses it
+                file.write(data)
+                file.flush()
+                os.fsync(descriptor)
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        fsync_folder(path.parent)
+    except OSError as error:
+        raise from_os_error(error, path, "write the file") from error
+
+
 class FileLock:
     """The exclusive right to write one file, held until `release` or the end of the process."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ import click
 import msgspec
 
 from edgepanda.cli.common import Settings, command
-from edgepanda.cli.out import emit, fields, say
+from edgepanda.cli.init_questions import Answers, ask_for
+from edgepanda.cli.out import aligned_fields, emit, say
 from edgepanda.errors import EdgePandaError
 
 if TYPE_CHECKING:
@@ -42,37 +44,85 @@ class Made(msgspec.Struct, kw_only=True, omit_defaults=True):
     edgepanda init --name desk --site home
     edgepanda init --name desk --broker mqtt://user@broker.lan:1883
     edgepanda init --node-only --name shed --site home --site-key ed25519:... --broker mqtt://broker.lan:1883
+    edgepanda init --from /boot/firmware/edgepanda.toml --config /etc/edgepanda/edgepanda.toml
     """,
     returns="Exit codes: 0 made, or there already; 1 a file cannot be written; 2 wrong usage.",
 )
 @click.option("--name", default="", help="The node's name (default: the host's name and four characters of its key).")
-@click.option("--site", "site_name", default="home", show_default=True, help="The site's name.")
+@click.option("--site", "site_name", default="", help="The site's name (default: home).")
 @click.option("--broker", "broker_url", default="", metavar="URL", help="The broker (default: the embedded one).")
 @click.option("--node-only", is_flag=True, help="This machine joins a site whose coordinator runs elsewhere.")
 @click.option("--site-key", default="", metavar="KEY", help="With --node-only: the site's public key.")
+@click.option("--from", "source", metavar="FILE", help="Take this configuration over, and leave the outcome beside it.")
+@click.option("--yes", is_flag=True, help="Ask nothing: take the default where no option says otherwise.")
 def init_command(
-    settings: Settings, name: str, site_name: str, broker_url: str, node_only: bool, site_key: str
+    settings: Settings,
+    name: str,
+    site_name: str,
+    broker_url: str,
+    node_only: bool,
+    site_key: str,
+    source: str | None,
+    yes: bool,
 ) -> None:
     """Make a configuration and keys.
 
     Writes ./edgepanda.toml (or the file of --config), keys in its state folder, and your own key as an operator in your
-    home folder; lets you and this machine's node in. What exists is kept, so it can be run again at any time.
+    home folder; lets you and this machine's node in. What exists is kept, so it can be run again at any time. At a
+    terminal it asks for what no option says, unless there is a configuration already.
+
+    A machine without screen: put edgepanda.toml on the card's boot partition and let --from take it over at the first
+    boot. The outcome, with what to type at the site or what is wrong in the file, is left in edgepanda-outcome.txt
+    beside it; a file that was taken over is removed from there, since it may hold a password.
     """
     path = Path(settings.config or os.environ.get("EDGEPANDA_CONFIG") or "edgepanda.toml")
-    if node_only:
-        if not site_key or not broker_url:
-            raise click.UsageError(
-                "--node-only needs --site-key and --broker: `edgepanda init` at the site prints them"
-            )
-        made = join_site(path, name=name, site=site_name, site_key=site_key, broker=broker_url)
-    elif site_key:
-        raise click.UsageError("--site-key goes with --node-only; a site makes its own key")
+    given = Answers(name=name, site=site_name, broker=broker_url, node_only=node_only, site_key=site_key)
+    if source is not None:
+        if any(given):
+            raise click.UsageError("--from takes all from the file; leave the other options away")
+        made = take_over(Path(source), path)
     else:
-        made = make_site(path, name=name, site=site_name, broker=broker_url)
+        made = _make(path, _answers(settings, given, path, yes=yes))
     if settings.json:
         emit(made)
     else:
         _show(made)
+
+
+def _answers(settings: Settings, given: Answers, path: Path, *, yes: bool) -> Answers:
+    """What was given, and at a terminal what the person says to the rest. Raises `click.UsageError`."""
+    if given.site_key and not given.node_only:
+        raise click.UsageError("--site-key goes with --node-only; a site makes its own key")
+    silent = yes or settings.json or path.exists() or not (sys.stdin.isatty() and sys.stdout.isatty())
+    if not silent:
+        return ask_for(given)
+    if given.node_only and not (given.site_key and given.broker):
+        raise click.UsageError("--node-only needs --site-key and --broker: `edgepanda init` at the site prints them")
+    return given
+
+
+def _make(path: Path, answers: Answers) -> Made:
+    site = answers.site or "home"
+    if answers.node_only:
+        return join_site(path, name=answers.name, site=site, site_key=answers.site_key, broker=answers.broker)
+    return make_site(path, name=answers.name, site=site, broker=answers.broker)
+
+
+def take_over(source: Path, path: Path) -> Made:
+    """Make `source` the configuration at `path`, with keys as `make_site` or `join_site` do; leaves the outcome beside
+    the source. Raises `EdgePandaError`, which stands in the outcome too.
+    """
+    from edgepanda.cli import first_boot
+
+    try:
+        files = first_boot.take(source, path)
+        made = make_site(path, name="", site="", broker="")
+        made = msgspec.structs.replace(made, made=[*files, *made.made])
+        first_boot.finish(source, lines(made))
+    except EdgePandaError as error:
+        first_boot.fail(source, error)
+        raise
+    return made
 
 
 def make_site(path: Path, *, name: str, site: str, broker: str, operator_key: Path | None = None) -> Made:
@@ -82,6 +132,7 @@ def make_site(path: Path, *, name: str, site: str, broker: str, operator_key: Pa
     exists has no coordinator, the machine belongs to another one's site, and only the node's key is looked after.
     """
     from edgepanda.client import operator_key_path
+    from edgepanda.node.daemon import node_name
     from edgepanda.trust.identity import encode_key
     from edgepanda.trust.peers import Peer
 
@@ -95,13 +146,13 @@ def make_site(path: Path, *, name: str, site: str, broker: str, operator_key: Pa
     operator_name = _person(loaded, operator)
     wanted = [Peer(key=encode_key(operator.public), name=operator_name, role="operator")]
     if node is not None:
-        wanted.append(Peer(key=encode_key(node.public), name=loaded.require_node().name, role="node"))
+        wanted.append(Peer(key=encode_key(node.public), name=node_name(loaded, node), role="node"))
     _let_in(loaded, site_identity, wanted, made)
     return Made(
         config=str(path),
         site=loaded.config.site.name,
         site_key=encode_key(site_identity.public),
-        node=loaded.require_node().name if node is not None else "",
+        node=node_name(loaded, node) if node is not None else "",
         node_key=encode_key(node.public) if node is not None else "",
         operator=operator_name,
         operator_key_file=str(key_file),
@@ -121,14 +172,23 @@ def join_site(path: Path, *, name: str, site: str, site_key: str, broker: str) -
 
 
 def _joined(path: Path, loaded: Loaded, node: Identity | None, made: list[str]) -> Made:
+    from edgepanda.client import site_key
+    from edgepanda.model.config import ConfigError
+    from edgepanda.node.daemon import node_name
     from edgepanda.trust.identity import encode_key
 
-    name = loaded.require_node().name
-    key = encode_key(node.public) if node is not None else ""
+    if node is None:
+        raise ConfigError(
+            "this configuration has neither coordinator nor node",
+            where=str(path),
+            cure="add a table [coordinator] or [node]",
+        )
+    site = encode_key(site_key(loaded))
+    name, key = node_name(loaded, node), encode_key(node.public)
     return Made(
         config=str(path),
         site=loaded.config.site.name,
-        site_key=loaded.config.site.key,
+        site_key=site,
         node=name,
         node_key=key,
         made=made,
@@ -144,7 +204,7 @@ def _configure(
     path: Path, made: list[str], *, name: str, site: str, site_key: str, broker: str
 ) -> tuple[Loaded, Identity | None]:
     """The configuration, written if there is none, and the node's identity, unless the machine has no node."""
-    from edgepanda.model.config import ConfigError, load_config
+    from edgepanda.model.config import load_config
 
     if not path.exists():
         node = _write_new(path, made, name=name, site=site, site_key=site_key, broker=broker)
@@ -152,8 +212,6 @@ def _configure(
     loaded = load_config(path)
     if loaded.config.node is None:
         return loaded, None
-    if not loaded.config.node.name:
-        raise ConfigError("the node has no name", where=f"{path}: node.name", cure='write name = "..." there')
     return loaded, _key(loaded.keys_dir / "node.key", "the node's key", made)
 
 
@@ -252,21 +310,22 @@ def _let_in(loaded: Loaded, site: Identity, wanted: list[Peer], made: list[str])
 
 
 def _show(made: Made) -> None:
-    for line in made.made:
-        say(f"made  {line}")
-    if not made.made:
-        say("everything was there already")
-    say()
-    rows = [("site", f"{made.site}   {made.site_key}"), ("node", f"{made.node}   {made.node_key}".strip())]
+    for line in lines(made):
+        say(line)
+
+
+def lines(made: Made) -> list[str]:
+    """What was made, who is who, and the next command, for a person."""
+    told = [f"made  {line}" for line in made.made] or ["everything was there already"]
+    rows = [("site", f"{made.site}   {made.site_key}".strip()), ("node", f"{made.node}   {made.node_key}".strip())]
     if made.operator:
         rows.append(("operator", f"{made.operator}   {made.operator_key_file}"))
-    fields(rows)
-    say()
-    if made.operator:
-        say(f"Next: {made.next[0]}")
-        say("A second machine joins with: edgepanda init --node-only --name NAME \\")
-        say(f"    --site {made.site} --site-key {made.site_key} --broker URL")
-    else:
-        say("Next, at the site, as an operator:")
-        say(f"    {made.next[0]}")
-        say(f"then here: {made.next[1]}")
+    told += ["", *aligned_fields(rows), ""]
+    if not made.operator:
+        return [*told, "Next, at the site, as an operator:", f"    {made.next[0]}", f"then here: {made.next[1]}"]
+    return [
+        *told,
+        f"Next: {made.next[0]}",
+        "A second machine joins with: edgepanda init --node-only --name NAME \\",
+        f"    --site {made.site} --site-key {made.site_key} --broker URL",
+    ]

@@ -68,13 +68,20 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def fields(rows: Iterable[tuple[str, str]], indent: str = "  ") -> None:
     """Names and values below each other; those without a value are left out."""
+    for line in aligned_fields(rows, indent):
+        say(line)
+
+
+def aligned_fields(rows: Iterable[tuple[str, str]], indent: str = "  ") -> list[str]:
+    """The lines of `fields`."""
     shown = [(name, text) for name, text in rows if text]
     width = max((len(name) for name, _ in shown), default=0)
+    lines = []
     for name, text in shown:
         first, *more = text.splitlines()
-        say(f"{indent}{name.ljust(width)}  {first}")
-        for line in more:
-            say(f"{indent}{' ' * width}  {line}")
+        lines.append(f"{indent}{name.ljust(width)}  {first}")
+        lines += [f"{indent}{' ' * width}  {line}" for line in more]
+    return lines
 
 
 def plain(value: Any) -> str:

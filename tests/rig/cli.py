@@ -131,22 +131,28 @@ class Person:
         self._started.append(Running(process))
         return self._started[-1]
 
-    def at_terminal(self, *words: str) -> tuple[int, str]:
-        """Run a command with a terminal as its output; its exit code, and all that it wrote there."""
+    def at_terminal(self, *words: str, typed: str | None = None) -> tuple[int, str]:
+        """Run a command with a terminal as its output, and as its input too if something is typed there; its exit code,
+        and all that stood on the terminal.
+        """
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
             [sys.executable, "-m", "edgepanda", *words],
             cwd=self.folder,
             env=self.environment | {"TERM": "xterm"},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if typed is None else theirs,
             stdout=theirs,
             stderr=theirs,
         )
         os.close(theirs)
+        os.write(ours, (typed or "").encode())
         told = b""
+        patience = threading.Timer(PATIENCE, process.kill)
+        patience.start()
         with contextlib.suppress(OSError):  # the end of a terminal is an error
             while part := os.read(ours, 65536):
                 told += part
+        patience.cancel()
         os.close(ours)
         return process.wait(PATIENCE), told.decode()
 
