@@ -81,7 +81,7 @@ def test_a_node_without_a_name_gets_one_and_the_outcome_says_what_to_type(person
     ("text", "said"),
     [
         ('[site]\nnmae = "home"\n', "did you mean 'name'?"),
-        ("[node\n", "not TOML"),
+        ("[node\n", "no TOML"),
         ("[node]\n", "site's key is not known here"),
         ("[site]\n", "neither coordinator nor node"),
     ],
