@@ -336,9 +336,12 @@ class AsyncClient:
         node: str | None = None,
         before: int | None = None,
         limit: int = 50,
+        **more: Any,
     ) -> dict[str, Any]:
-        """Tasks, newest first: `tasks`, and `next` to go on with as `before`."""
-        params = requests.ListTasks(states=tuple(states), capability=capability, node=node, before=before, limit=limit)
+        """Tasks, newest first: `tasks`, and `next` to go on with as `before`; `more` as in `requests.ListTasks`."""
+        params = requests.ListTasks(
+            states=tuple(states), capability=capability, node=node, before=before, limit=limit, **more
+        )
         result: dict[str, Any] = await self.request("task.list", params)
         return result
 

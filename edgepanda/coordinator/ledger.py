@@ -29,6 +29,7 @@ from edgepanda.coordinator.ledger_rows import (
     TaskRow,
     read_tail,
 )
+from edgepanda.coordinator.task_filter import SCANNED, Narrow
 from edgepanda.model.head import Head
 from edgepanda.sqlite import Row, Store
 
@@ -46,6 +47,8 @@ __all__ = [
     "check_counter",
 ]
 
+_ANY = Narrow()
+_LATEST = 1e11  # wall seconds: far beyond any clock
 _TASK = "id, state, capability, node, created, updated, digest, record"
 
 
@@ -163,12 +166,48 @@ class Ledger:
         node: str | None = None,
         before: int | None = None,
         limit: int = 50,
+        since: float | None = None,
+        until: float | None = None,
+        narrow: Narrow = _ANY,
     ) -> TaskPage:
-        """Tasks, newest first, of these states, this capability, this node; `before` is the last page's `next`."""
-        sql, args = _list_query(states, capability, node, before, limit + 1)
+        """Tasks, newest first, of these states, this capability, this node; `before` is the last page's `next`.
+
+        `since` and `until` are wall seconds of the submit. A page that is narrowed by what no index has looks into
+        `SCANNED` tasks at most: it may be short, or empty, and have a `next` all the same.
+        """
+        first = self._first_since(since) if since is not None else 0
+        if until is not None:
+            before = min(self._first_since(until), before if before is not None else 2**63 - 1)
+        if narrow.wanted:
+            return self._narrowed(_list_query(states, capability, node, before, SCANNED, first), narrow, limit)
+        sql, args = _list_query(states, capability, node, before, limit + 1, first)
         rows = self._store.read(sql, args)
         following = rows[limit - 1][0] if len(rows) > limit else None
         return TaskPage([TaskRow(*row[1:]) for row in rows[:limit]], following)
+
+    def _narrowed(self, scanned: tuple[str, list[Any]], narrow: Narrow, limit: int) -> TaskPage:
+        (inner, args), (condition, values) = scanned, narrow.condition()
+        rows = self._store.read(
+            f"SELECT * FROM ({inner}) WHERE {condition} ORDER BY born DESC LIMIT ?", [*args, *values, limit + 1]
+        )
+        if len(rows) > limit:
+            following = rows[limit - 1][0]
+        else:
+            count, oldest = self._store.read(f"SELECT count(*), min(born) FROM ({inner})", args)[0]
+            following = oldest if count == SCANNED else None
+        return TaskPage([TaskRow(*row[1:]) for row in rows[:limit]], following)
+
+    def _first_since(self, moment: float) -> int:
+        """The number of the first event at or after this wall time (seconds): by halves, for times have no index."""
+        at = round(max(0.0, min(moment, _LATEST)) * 1000)
+        low, high = 1, self.head.height + 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._store.read("SELECT at FROM chain WHERE seq >= ? ORDER BY seq LIMIT 1", (middle,))[0][0] < at:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def counts(self) -> dict[str, int]:
         """How many tasks are in each state that has any."""
@@ -204,7 +243,12 @@ def _stored_event(row: Row) -> StoredEvent:
 
 
 def _list_query(
-    states: Sequence[str] | None, capability: str | None, node: str | None, before: int | None, limit: int
+    states: Sequence[str] | None,
+    capability: str | None,
+    node: str | None,
+    before: int | None,
+    limit: int,
+    first: int = 0,
 ) -> tuple[str, list[Any]]:
     """The query for one page.
 
@@ -213,7 +257,8 @@ def _list_query(
     """
     older = before if before is not None else 2**63 - 1
     if states is None and capability is None and node is None:
-        return f"SELECT born, {_TASK} FROM tasks WHERE born < ? ORDER BY born DESC LIMIT ?", [older, limit]
+        sql = f"SELECT born, {_TASK} FROM tasks WHERE born < ? AND born >= ? ORDER BY born DESC LIMIT ?"
+        return sql, [older, first, limit]
     filters = [(name, value) for name, value in (("node", node), ("capability", capability)) if value is not None]
     clause = "".join(f" AND {name} = ?" for name, _ in filters)
     values = [value for _, value in filters]
@@ -221,17 +266,17 @@ def _list_query(
     args: list[Any] = []
     for state in ENDED if states is None else [state for state in ENDED if state in states]:
         parts.append(_part(f"ended = 1 AND state = ?{clause}"))
-        args += [state, *values, older, limit]
+        args += [state, *values, older, first, limit]
     live = None if states is None else [state for state in states if state not in ENDED]
     if live is None or live:
         among = "" if live is None else f" AND state IN ({','.join('?' * len(live))})"
         parts.append(_part(f"ended = 0{among}{clause}"))
-        args += [*(live or ()), *values, older, limit]
+        args += [*(live or ()), *values, older, first, limit]
     if not parts:
         return f"SELECT born, {_TASK} FROM tasks WHERE 0", []
     return f"{' UNION ALL '.join(parts)} ORDER BY born DESC LIMIT ?", [*args, limit]
 
 
 def _part(condition: str) -> str:
-    inner = f"SELECT born, {_TASK} FROM tasks WHERE {condition} AND born < ? ORDER BY born DESC LIMIT ?"
+    inner = f"SELECT born, {_TASK} FROM tasks WHERE {condition} AND born < ? AND born >= ? ORDER BY born DESC LIMIT ?"
     return f"SELECT * FROM ({inner})"

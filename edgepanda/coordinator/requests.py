@@ -19,6 +19,7 @@ from edgepanda.coordinator.ledger import check_counter
 from edgepanda.coordinator.peers import PeersFile
 from edgepanda.coordinator.record import Record
 from edgepanda.coordinator.submit import accept
+from edgepanda.coordinator.task_filter import Narrow
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.ids import digest
 from edgepanda.model.states import LIVE, NEEDS_PERSON, Happening, Kind, Standing, State
@@ -261,7 +262,14 @@ class Requests:
         limit = max(1, min(p.limit, requests.MOST_ROWS))
         while True:
             page = self._book.ledger.list_tasks(
-                states=list(p.states) or None, capability=p.capability, node=p.node, before=p.before, limit=limit
+                states=list(p.states) or None,
+                capability=p.capability,
+                node=p.node,
+                before=p.before,
+                limit=limit,
+                since=p.since,
+                until=p.until,
+                narrow=Narrow(device=p.device, by=p.by, goal=p.goal, labels=p.labels),
             )
             found = {"tasks": [_brief(records.read(row)) for row in page.tasks], "next": page.next}
             if limit == 1 or len(msgspec.json.encode(found)) <= MOST_BYTES:

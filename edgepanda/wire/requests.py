@@ -50,11 +50,20 @@ class Wait(Params, frozen=True, kw_only=True):
 
 
 class ListTasks(Params, frozen=True, kw_only=True):
-    """`task.list`: newest first; `before` is the last page's `next`."""
+    """`task.list`: newest first; `before` is the last page's `next`. A page may be short, and go on all the same.
+
+    `since` and `until` are wall seconds of the submit; `goal` is a part of the text, `labels` what was asked for.
+    """
 
     states: tuple[str, ...] = ()
     capability: str | None = None
     node: str | None = None
+    device: str | None = None
+    labels: dict[str, str] = {}
+    by: str | None = None
+    goal: str = ""
+    since: float | None = None
+    until: float | None = None
     before: int | None = None
     limit: int = 50
 

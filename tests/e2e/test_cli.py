@@ -234,6 +234,21 @@ def test_lists_are_paged(site: Person) -> None:
     assert json.loads(site.ok("audit", "log", "--after", "3", "--limit", "1", "--json"))["seq"] == 4
 
 
+def test_tasks_are_narrowed_by_what_they_are_and_when(site: Person) -> None:
+    task = site.json("submit", "servo.move", "angle=3", "--goal", "Look at the door", "--wait")["id"]
+
+    def found(*words: str) -> list[str]:
+        return [row["id"] for row in site.json("tasks", *words)["tasks"]]
+
+    assert found("--goal", "the DOOR", "--since", "1h", "--all") == [task]
+    assert found("--goal", "the door", "--until", "1h") == []
+    assert found("--goal", "door", "--state", "failed,expired") == []
+    assert task in found("--by", site.json("show", task)["by"])
+    assert found("--goal", "door", "--needs-person") == []
+    assert site.run("tasks", "--needs-person", "--state", "failed").returncode == 2
+    assert site.run("tasks", "--since", "yesterday").returncode == 2
+
+
 def test_the_card_tells_units_limits_and_rules(site: Person) -> None:
     told = site.ok("card")
     assert "pan.move" in told

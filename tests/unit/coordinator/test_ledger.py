@@ -10,13 +10,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgepanda.coordinator import ledger as ledgers
 from edgepanda.coordinator import ledger_rows
 from edgepanda.coordinator.counters import MAX_VALUE, WINDOW
 from edgepanda.coordinator.ledger import Event, Head, Ledger, NodeRow, TaskRow, _list_query, check_counter
+from edgepanda.coordinator.task_filter import Narrow
 from edgepanda.errors import EdgePandaError
 from edgepanda.model import states
 from edgepanda.storage import StorageError
@@ -195,6 +198,37 @@ async def test_lists_are_paged_newest_first_under_every_filter(ledger: Ledger) -
                     if (wanted is None or state in wanted) and capability in (None, cap) and node in (None, on)
                 ]
                 assert _pages_of(ledger, wanted, capability, node) == expected
+
+
+async def test_times_of_a_list_are_those_of_the_events(tmp_path: Path) -> None:
+    now = [1000.0]
+    ledger = Ledger.open(tmp_path / "timed.db", clock=lambda: now[0])
+    for number in range(9):
+        now[0] = 1000.0 + number
+        await ledger.append([event(task=f"t{number}"), event(task=f"t{number}")], tasks=[row(f"t{number}", "failed")])
+    for since, until, expected in ((1003, 1006, "543"), (1007.5, None, "8"), (None, 1001.5, "10"), (2000, 3000, "")):
+        for among in (None, ["failed"]):
+            page = ledger.list_tasks(states=among, since=since, until=until)
+            assert "".join(task.id[1:] for task in page.tasks) == expected
+    ledger.close()
+
+
+async def test_a_narrowed_page_looks_into_so_many_tasks_and_goes_on(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledgers, "SCANNED", 10)
+    for number in range(35):
+        body = b'{"task": {"device": "pan", "labels": {"k": "v"}}}' if number % 16 == 1 else b'{"task": {}}'
+        kept = msgspec.structs.replace(row(f"t{number:02}", "failed"), record=body)
+        await ledger.append([event(task=f"t{number:02}")], tasks=[kept])
+    for narrow in (Narrow(device="pan"), Narrow(labels={"k": "v"})):
+        pages, before = [], None
+        while not pages or before is not None:
+            page = ledger.list_tasks(narrow=narrow, before=before, limit=3)
+            pages.append([task.id for task in page.tasks])
+            before = page.next
+        assert pages == [["t33"], ["t17"], [], ["t01"]]
+    assert ledger.list_tasks(narrow=Narrow(labels={"k": "w"}), states=["queued"]).next is None
 
 
 def _pages_of(ledger: Ledger, states: list[str] | None, capability: str | None, node: str | None) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,26 @@ async def test_lists_are_cut_to_what_one_message_holds_and_go_on(tmp_path: Path)
                 break
             after = page["events"][-1]["seq"]
         assert events == desk.ledger.head.height
+
+
+async def test_lists_are_narrowed(tmp_path: Path) -> None:
+    with at_desk(tmp_path) as desk:
+        desk.joins(slots=0)
+        await desk.submit("task-0001", goal="Face the window")
+        await desk.submit("task-0002", "servo.move", device="pan-n1")
+        cut = time.time() + 3600
+
+        async def found(**filters: Any) -> list[str]:
+            return [row["id"] for row in (await desk.answer("task.list", **filters))["tasks"]]
+
+        assert await found(goal="WINDOW") == ["task-0001"]
+        assert await found(device="pan-n1") == ["task-0002"]
+        assert await found(device="pan-n1", goal="window") == []
+        assert await found(labels={'a"b': "c"}) == []
+        assert await found(since=0, until=cut) == ["task-0002", "task-0001"]
+        assert await found(since=cut) == []
+        assert await found(until=-1e300) == []
+        assert await found(until=1e300, goal="%") == []
 
 
 async def test_a_long_list_of_nodes_says_how_many_there_are(tmp_path: Path) -> None:
