@@ -13,7 +13,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable, Item, Table
 
-from edgepanda.model.config import ConfigError, load_text
+from edgepanda.model.config import ConfigError, load_text, read_text
 from edgepanda.storage import fsync_folder
 
 Key = tuple[str, ...]
@@ -28,7 +28,7 @@ class ConfigFile:
     def __init__(self, path: Path) -> None:
         """Read it. Raises `ConfigError`: `config_missing`, `config_unreadable`, `config_invalid` (no TOML)."""
         self.path = path
-        self._before = _read(path)
+        self._before = read_text(path)
         try:
             self._document = tomlkit.parse(self._before)
         except TOMLKitError as error:
@@ -80,12 +80,7 @@ class ConfigFile:
         text = self.text
         if text == self._before:
             return False
-        load_text(text, self.path)
-        if _read(self.path) != self._before:
-            raise ConfigError(
-                "the file was changed meanwhile", code="config_changed", where=str(self.path), cure="do it again"
-            )
-        replace_text(self.path, text)
+        save_text(self.path, text, before=self._before)
         self._before = text
         return True
 
@@ -129,6 +124,16 @@ def _item(value: Any, *, inline: bool) -> Item:
     return made
 
 
+def save_text(path: Path, text: str, *, before: str) -> None:
+    """Replace the file with this text if it is right and the file still is as it was `before`. Raises `ConfigError`
+    as `ConfigFile.save` does.
+    """
+    load_text(text, path)
+    if read_text(path) != before:
+        raise ConfigError("the file was changed meanwhile", code="config_changed", where=str(path), cure="do it again")
+    replace_text(path, text)
+
+
 def replace_text(path: Path, text: str) -> None:
     """Replace a file whole: temporary file, fsync, rename, fsync of the folder. Raises `ConfigError`
     (`config_unwritable`).
@@ -159,15 +164,3 @@ def replace_text(path: Path, text: str) -> None:
             where=str(path),
             cure="the file is as it was; make room, or use the account that owns it",
         ) from error
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_bytes().decode()  # as it stands: line ends are kept
-    except FileNotFoundError as error:
-        raise ConfigError(
-            "there is no such file", code="config_missing", where=str(path), cure="`edgepanda init` makes one"
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot read it: {reason}", code="config_unreadable", where=str(path)) from error

@@ -97,17 +97,26 @@ def find_config(given: str | None) -> Path:
 
 
 def load_config(path: Path) -> Loaded:
-    """Read and check the file. Raises `ConfigError` that names file and key."""
+    """Read and check the file. Raises `ConfigError` that names file, line and key."""
+    return load_text(read_text(path), path)
+
+
+def read_text(path: Path) -> str:
+    """The file as it stands, with its line ends. Raises `ConfigError` (`config_missing`, `config_unreadable`)."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_bytes().decode()
     except FileNotFoundError as error:
         raise ConfigError(
             "there is no such file", code="config_missing", where=str(path), cure="`edgepanda init` makes one"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot read it: {reason}", code="config_unreadable", where=str(path)) from error
-    return load_text(text, path)
+        raise ConfigError(
+            f"cannot read it: {reason}",
+            code="config_unreadable",
+            where=str(path),
+            cure="it must be a text file in UTF-8 that this account may read",
+        ) from error
 
 
 def load_text(text: str, path: Path) -> Loaded:
