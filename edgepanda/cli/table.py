@@ -31,6 +31,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "coordinator": ("daemons", "Run the site's coordinator alone, in the foreground"),
         "broker": ("daemons", "Run the embedded broker alone, in the foreground"),
         "completion": ("completion", "What your shell needs to complete commands and the site's names"),
+        "man": ("man", "Write the manual pages into a folder"),
         "version": ("version", "Versions of EdgePanda, Python and the protocol"),
     },
 }
