@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,7 @@ import msgspec
 
 from edgepanda.cli.arguments import find_offer, parse_args
 from edgepanda.cli.cards import fetch_offers, offers_of
-from edgepanda.cli.common import Settings, command, quiet
+from edgepanda.cli.common import Settings, command, label_option, quiet
 from edgepanda.cli.exits import FAILED, OK, task_code
 from edgepanda.cli.follow import Followed, View, detaching, follow, live_view, show_result
 from edgepanda.cli.local import LocalNode
@@ -29,10 +30,25 @@ _AWAY = frozenset({"broker_unreachable", "broker_refused", "broker_tls", "no_ans
 class _Try:
     """One `do`: what has been published so far decides whether the local socket may take it over."""
 
-    def __init__(self, settings: Settings, target: str, words: tuple[str, ...], task_id: str) -> None:
-        self.settings, self.target, self.words, self.id = settings, target, words, task_id
+    def __init__(
+        self, settings: Settings, target: str, words: tuple[str, ...], labels: dict[str, str], task_id: str
+    ) -> None:
+        self.settings, self.target, self.words, self.labels, self.id = settings, target, words, labels, task_id
         self.task = Followed(task_id)
         self.published = False
+
+    def suiting(self, offers: Sequence[Offer]) -> list[Offer]:
+        """Those with the wanted labels."""
+        return [o for o in offers if all(o.labels.get(key) == value for key, value in self.labels.items())]
+
+
+def _on(node: str | None, target: str) -> str:
+    """The target, with the node that --node names in front."""
+    if node is None or target.startswith(f"{node}/"):
+        return target
+    if "/" in target:
+        raise click.UsageError(f"--node {node} and {target} name two nodes")
+    return f"{node}/{target}"
 
 
 @command(
@@ -43,12 +59,17 @@ class _Try:
     edgepanda do pan.move 30
     edgepanda do pan.move angle=-30 speed=20
     edgepanda do desk/pan.read
+    edgepanda do camera.capture --label room=lab
     edgepanda do build.heavy target=all
     """,
 )
 @click.argument("target")
 @click.argument("words", nargs=-1, metavar="[VALUE | NAME=VALUE]...")
-def do_command(settings: Settings, target: str, words: tuple[str, ...]) -> int:
+@click.option("--node", help="This node only; the same as NODE/ in front of the target.")
+@label_option("Nodes or devices with this label.")
+def do_command(
+    settings: Settings, target: str, words: tuple[str, ...], node: str | None, labels: dict[str, str]
+) -> int:
     """Do one thing now and show value and evidence.
 
     TARGET is DEVICE.ACTION or a capability, with NODE/ in front where two nodes have one of that name; `edgepanda card`
@@ -60,7 +81,7 @@ def do_command(settings: Settings, target: str, words: tuple[str, ...]) -> int:
     from edgepanda.model.ids import new_id
 
     quiet(settings)
-    attempt = _Try(settings, target, words, new_id())
+    attempt = _Try(settings, _on(node, target), words, labels, new_id())
     with detaching(attempt.task, settings.json):
         try:
             view = asyncio.run(_at_site(attempt))
@@ -83,14 +104,14 @@ async def _at_site(attempt: _Try) -> TaskView:
     within = min(settings.timeout or ANSWER_WITHIN, ASIDE if local.present else ANSWER_WITHIN)
     async with AsyncClient.from_config(settings.config, answer_within=within, watch=True) as client:
         node = attempt.target.rpartition("/")[0] or None
-        offer = find_offer(await fetch_offers(client, node), attempt.target)
+        offer = find_offer(attempt.suiting(await fetch_offers(client, node)), attempt.target)
         args = parse_args(attempt.words, offer.action)
         with live_view(settings.json, f"{attempt.target} ...") as view:
             return await follow(client, attempt.task, view, _run(client, attempt, offer, args))
 
 
 async def _run(client: AsyncClient, attempt: _Try, offer: Offer, args: dict[str, Any]) -> TaskView:
-    where: dict[str, Any] = {"capability": offer.capability}
+    where: dict[str, Any] = {"capability": offer.capability, "labels": attempt.labels}
     if offer.device is not None:
         where |= {"device": offer.device, "node": offer.node}
     elif "/" in attempt.target:
@@ -103,7 +124,7 @@ async def _locally(attempt: _Try, error: EdgePandaError) -> int:
     """The same through the node's socket. Raises the site's error where that may not or cannot be."""
     local = LocalNode.of(attempt.settings.load())
     card = await local.card()
-    mine = offers_of(card)
+    mine = attempt.suiting(offers_of(card))
     node = str(card["node"]) if card else ""
     before, _, name = attempt.target.rpartition("/")
     if not mine or before not in ("", node):

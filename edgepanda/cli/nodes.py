@@ -31,11 +31,13 @@ class _Nodes(click.Group):
     """,
 )
 @label_option("Only nodes with this label.")
+@click.option("--node", help="Only this one.")
 @click.option("--online", "state", flag_value="online", help="Only those that are here.")
 @click.option("--away", "state", flag_value="away", help="Only those that are not.")
-def _list(settings: Settings, labels: dict[str, str], state: str | None) -> None:
+def _list(settings: Settings, node: str | None, labels: dict[str, str], state: str | None) -> None:
     """List the nodes that the coordinator knows, with what they say of themselves."""
-    found = [node for node in ask(settings, fetch_nodes) if suits(node, labels, state)]
+    known = ask(settings, lambda client: fetch_nodes(client, node))
+    found = [each for each in known if suits(each, labels, state)]
     if settings.json:
         emit({"nodes": [summary(node) for node in found]})
     elif found or not (labels or state):

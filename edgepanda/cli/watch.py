@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from edgepanda.cli.board import site_view
 from edgepanda.cli.common import Settings, ask, command
-from edgepanda.cli.events import describe
 from edgepanda.cli.exits import INTERRUPTED, task_code
 from edgepanda.cli.follow import Followed, JsonLines, View, detaching, follow, live_view, show_result
-from edgepanda.cli.out import clock, emit, hint, say
+from edgepanda.cli.out import emit, hint
 
 if TYPE_CHECKING:
     from edgepanda.client import AsyncClient
@@ -31,7 +31,7 @@ def watch_command(settings: Settings, task_id: str | None) -> int:
     """Follow one task until it ends or needs a person, or everything at the site.
 
     With --json each event is an object on a line of its own. The site's first line says that watching has begun; a
-    task's last line is the task itself.
+    task's last line is the task itself. On a terminal the open tasks stand below what happens.
     """
     if task_id is None:
         return _watch_site(settings)
@@ -100,9 +100,6 @@ async def _show_all(client: AsyncClient, settings: Settings) -> None:
         emit({"watching": [node["name"] for node in digest["nodes"]]})
     else:
         hint(f"watching {len(digest['nodes'])} nodes; Ctrl-C ends it")
-    lines = JsonLines()
-    async for event in client.watch():
-        if settings.json:
-            lines.event(event)
-        elif event.seq:
-            say(f"{clock(event.at)}  {event.task or '-':<20}  {describe(event.kind, event.data, event.attempt)}")
+    with contextlib.nullcontext(JsonLines()) if settings.json else site_view(digest) as view:
+        async for event in client.watch():
+            view.event(event)

@@ -321,6 +321,24 @@ def test_watch_the_site(site: Person) -> None:
     assert plain.end(signal.SIGINT) == 130
 
 
+def test_watch_on_a_terminal_keeps_the_open_tasks_in_sight(site: Person) -> None:
+    site.ok("do", "pan.move", "0")
+    task = site.ok("submit", "servo.move", "angle=60", "speed=20").strip()
+    code, told = site.at_terminal("watch", "--timeout", "4s")
+    assert code == 0
+    assert "watching 1 nodes" in told
+    assert re.search(rf"OPEN.*STATE.*WHAT.*NODE.*SINCE.*\n.*{task}.*(leased|running).*servo.move", told)
+    assert "finished: succeeded" in told
+
+
+def test_node_and_label_say_where(site: Person) -> None:
+    assert site.json("do", "pan.read", "--node", "desk")["node"] == "desk"
+    assert site.json("do", "pan.move", "-7", "--node", "desk")["result"]["value"]["angle"] == -7
+    assert site.run("do", "attic/pan.read", "--node", "desk").returncode == 2
+    assert site.run("do", "pan.read", "--label", "room=lab").returncode == 2
+    assert site.json("nodes", "--node", "desk")["nodes"][0]["name"] == "desk"
+
+
 def test_a_node_does_its_own_devices_alone_when_the_coordinator_is_away(site: Person) -> None:
     pid = _pid(site, "coordinator")
     os.kill(pid, signal.SIGSTOP)

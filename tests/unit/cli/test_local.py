@@ -48,7 +48,7 @@ class Node:
         return {"task": params["id"], "result": {"outcome": "succeeded", "value": 1, "evidence": [{"kind": "x"}]}}
 
     def attempt(self, target: str, *words: str) -> _Try:
-        return _Try(Settings(str(self.config), False, None, False), target, words, "task-00000001")
+        return _Try(Settings(str(self.config), False, None, False), target, words, {}, "task-00000001")
 
 
 async def tried(node: Node, attempt: _Try) -> int:
