@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import stat
+import tomllib
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +16,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable, Item, Table
 
 from edgepanda.model.config import ConfigError, load_text, read_text
+from edgepanda.model.config_types import ENTRIES
 from edgepanda.storage import fsync_folder
 
 Key = tuple[str, ...]
@@ -31,7 +34,8 @@ class ConfigFile:
         self._before = read_text(path)
         try:
             self._document = tomlkit.parse(self._before)
-        except TOMLKitError as error:
+            self._wanted = tomllib.loads(self._before.replace("\r\n", "\n"))
+        except (TOMLKitError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(
                 f"not TOML: {error}", where=str(path), cure="`edgepanda config check` shows more"
             ) from error
@@ -62,6 +66,10 @@ class ConfigFile:
             if not isinstance(table, Mapping):
                 raise self._unknown(key)
         _put(table, key[-1], value)
+        wanted = self._wanted
+        for part in key[:-1]:
+            wanted = wanted.setdefault(part, {})
+        wanted[key[-1]] = copy.deepcopy(value)
 
     def remove(self, key: Key) -> None:
         """Take a key or a table out. Raises `ConfigError` (`config_key_unknown`) when it is not there."""
@@ -69,20 +77,40 @@ class ConfigFile:
         if key[-1] not in table:
             raise self._unknown(key)
         del table[key[-1]]
+        wanted = self._wanted
+        for part in key[:-1]:
+            wanted = wanted[part]
+        del wanted[key[-1]]
 
     def save(self) -> bool:
         """Write the changes, checked first; False when there are none. Mode and owner stay, a link stays a link.
 
         Raises:
             ConfigError: `config_invalid`: the changes would make it so; `config_changed`: someone else changed the
-                file meanwhile; `config_unwritable`. The file is as it was, then.
+                file meanwhile; `config_form`: the file is written in a way that cannot be changed here;
+                `config_unwritable`. The file is as it was, then.
         """
         text = self.text
         if text == self._before:
             return False
+        self._check_form(text)
         save_text(self.path, text, before=self._before)
         self._before = text
         return True
+
+    def _check_form(self, text: str) -> None:
+        """Refuse a text that does not say what was wanted: tomlkit puts a new table between dotted keys."""
+        try:
+            made = tomllib.loads(text.replace("\r\n", "\n"))
+        except tomllib.TOMLDecodeError:
+            made = {}
+        if _without_empty(made) != _without_empty(self._wanted):
+            raise ConfigError(
+                "the file's form does not let a command change this",
+                code="config_form",
+                where=str(self.path),
+                cure="give keys like `devices.pan.pin = 1` a header [devices.pan], or use `edgepanda config edit`",
+            )
 
     def _container(self, way: Key, key: Key) -> Any:
         table: Any = self._document
@@ -99,6 +127,11 @@ class ConfigFile:
             where=f"{self.path}: {'.'.join(key)}",
             cure=f"what is there stands in {self.path}",
         )
+
+
+def _without_empty(data: dict[str, Any]) -> dict[str, Any]:
+    """Without `devices` and `capabilities` that have nothing in them, which is the same as none."""
+    return {name: value for name, value in data.items() if value or name not in ENTRIES}
 
 
 def _put(table: Any, key: str, value: Any) -> None:

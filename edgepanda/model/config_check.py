@@ -57,7 +57,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 def check_text(text: str, path: Path) -> tuple[Config | None, list[Problem]]:
     """The configuration, or all that is wrong with it, in the order of the lines. `path` is only named, not read."""
-    text = text.replace("\r\n", "\n")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")  # as editors on Windows write it
     data, rest, problems = _parse(text, path)
     if data is not None:
         walk = _Walk(path, Lines(rest), {problem.key for problem in problems})
@@ -72,6 +72,10 @@ def _parse(text: str, path: Path) -> tuple[dict[str, Any] | None, str, list[Prob
     while True:
         try:
             return tomllib.loads(text), text, problems
+        except RecursionError:
+            told = "hundreds of brackets within each other"
+            problem = Problem(str(path), 1, "(file)", told, "a few", "remove them", SYNTAX)
+            return None, text, [*problems, problem]
         except tomllib.TOMLDecodeError as error:
             at = _AT.fullmatch(str(error))
             lines = text.split("\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
 
@@ -22,16 +23,22 @@ class Lines:
     """The places of all keys in one text that is TOML. Inline tables and their keys stand on the line of their key."""
 
     def __init__(self, text: str) -> None:
-        self._lines: dict[Key, int] = {(): 1}
+        self._text = text
+
+    @functools.cached_property
+    def _lines(self) -> dict[Key, int]:
+        """Found only when somebody asks: a right configuration needs none of it."""
+        lines: dict[Key, int] = {(): 1}
         table: Key = ()
-        for line, statement in _statements(text):
+        for line, statement in _statements(self._text):
             if statement.startswith("["):
                 table = key_of(statement.lstrip("["))
                 place = table
             else:
                 place = (*table, *key_of(statement))
             for depth in range(1, len(place) + 1):
-                self._lines.setdefault(place[:depth], line)
+                lines.setdefault(place[:depth], line)
+        return lines
 
     def of(self, key: Key) -> int:
         """The line of the key, or of the nearest table around it; counted from 1."""

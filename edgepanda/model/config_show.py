@@ -31,7 +31,7 @@ class Value(msgspec.Struct, frozen=True):
 
 def effective(loaded: Loaded, text: str) -> list[Value]:
     """All values, in the order of the types; a table that is absent has one, which is None. `text` is the file's."""
-    text = text.replace("\r\n", "\n")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     data, lines = tomllib.loads(text), Lines(text)
     state = Field("state_dir", str, str(loaded.state_dir))
     values = [_value(state, {**data, "state_dir": str(loaded.state_dir)} if "state_dir" in data else {}, (), lines)]

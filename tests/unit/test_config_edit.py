@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,49 @@ def test_a_folder_that_does_not_exist_any_more_is_an_error_with_a_cure(path: Pat
         replace_text(path.parent / "gone" / "edgepanda.toml", TEXT)
     assert caught.value.code == "config_unwritable"
     assert caught.value.cure
+
+
+FORMS = {
+    "out of order": '[devices.pan]\ndriver = "servo"\n[node]\n[devices.tilt]\ndriver = "servo" # c\npin = 1\n',
+    "inline": 'node = { name = "x" }\ndevices = { pan = { driver = "servo" }, tilt = { driver = "servo" } }\n',
+    "mixed": '[devices]\npan = { driver = "servo" }\ntilt.driver = "servo"\n[node]\n',
+    "windows": '[devices.pan]\r\ndriver = "servo"\r\n[devices.tilt]\r\ndriver = "servo"\r\n',
+    "dotted": 'node.slots = 4\ndevices.pan.driver = "servo"\ndevices.tilt.driver = "servo"\ndevices.tilt.pin = 1\n',
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_whatever_the_form_the_file_says_what_was_wanted_or_is_as_it_was(path: Path, form: str) -> None:
+    new = {"driver": "servo", "pin": 2, "labels": {"a": "b"}}
+    changes: list[tuple[tuple[str, ...], object]] = [
+        (("devices", "tilt", "pin"), 9),
+        (("devices", "tilt"), new),
+        (("devices", "new"), new),
+        (("node", "slots"), 7),
+        (("capabilities", "a.b"), {"argv": ["x"], "tier": 0, "replay": "safe", "args": {"w": {"type": "string"}}}),
+    ]
+    refused: list[str] = []
+    for key, value in changes:
+        told = len(refused)
+        path.write_bytes(FORMS[form].encode())
+        before = tomllib.loads(path.read_text())
+        file = ConfigFile(path)
+        file.set(key, value)
+        try:
+            file.save()
+        except ConfigError as error:
+            refused.append(error.code)
+        wanted = before
+        for part in key[:-1]:
+            wanted = wanted.setdefault(part, {})
+        wanted[key[-1]] = value
+        as_it_was = path.read_bytes() == FORMS[form].encode()
+        assert as_it_was or tomllib.loads(path.read_text()) == before
+        assert as_it_was == (len(refused) > told)
+    assert set(refused) == ({"config_form"} if form in ("dotted", "mixed") else set())
+    path.write_bytes(FORMS[form].encode())
+    file = ConfigFile(path)
+    file.remove(("devices", "pan"))
+    file.remove(("devices", "tilt"))
+    file.save()
+    assert load_config(path).config.devices == {}

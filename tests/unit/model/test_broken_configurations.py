@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.config import ConfigError, load_config
@@ -179,7 +181,7 @@ def test_a_password_is_not_shown(url: str) -> None:
 
 
 def test_a_windows_file_is_read_like_any_other() -> None:
-    config, problems = check_text('[node]\r\nname = "desk"\r\nslots = 3\r\n', PATH)
+    config, problems = check_text('\ufeff[node]\r\nname = "desk"\r\nslots = 3\r\n', PATH)
     assert problems == []
     assert config is not None
     assert config.node is not None
@@ -189,3 +191,26 @@ def test_a_windows_file_is_read_like_any_other() -> None:
 def test_a_problem_is_a_line() -> None:
     problem = Problem("a.toml", 3, "node.slots", "0", "1 or more", "write 1", "config_value")
     assert str(problem) == "a.toml:3: node.slots: found 0, allowed is 1 or more; write 1 [config_value]"
+
+
+BITS = [*"[]{}\"'=.\n#,\\x1\0", '"""', "'''", "nan", "1979-05-27", "[node]\n"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from([text for text, *_ in BROKEN]), st.lists(st.tuples(st.floats(0, 1), st.sampled_from(BITS))))
+def test_no_text_is_too_broken(text: str, noise: list[tuple[float, str]]) -> None:
+    """Whatever stands in the file, the answer is a configuration or problems that have a place and a cure."""
+    for place, bit in noise:
+        at = int(place * len(text))
+        text = text[:at] + bit + text[at:]
+    config, problems = check_text(text, PATH)
+    assert (config is None) == bool(problems)
+    for problem in problems:
+        assert 1 <= problem.line <= text.count("\n") + 1
+        assert problem.key
+        assert problem.cure
+
+
+def test_a_text_that_is_too_deep() -> None:
+    _, (problem,) = check_text("a = " + "[" * 5000, PATH)
+    assert problem.code == "config_syntax"
