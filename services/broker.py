@@ -1,6 +1,6 @@
 """The embedded broker: amqtt for one machine, for trying out and for tests. A site with several nodes runs Mosquitto.
 
-It listens on loopback only, lets everybody in, and keeps nothing across a restart. The listening socket is our own
+It listens on loopback only, and keeps nothing across a restart. The listening socket is our own
 (amqtt calls that an external listener), so that the system may choose the port and small packets leave at once.
 """
 
@@ -12,11 +12,17 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgepanda.errors import EdgePandaError
 
+if TYPE_CHECKING:
+    from edgepanda.services.broker_accounts import Accounts
+
 log = logging.getLogger("edgepanda.broker")
+
+LARGEST_PACKET = 1 << 20  # bytes; ours have 64 KiB at most
+CONNECT_WITHIN = 10.0  # seconds that a connection gets to say who it is
 
 _LISTENER = "default"
 _CONFIG: dict[str, Any] = {
@@ -28,13 +34,23 @@ _CONFIG: dict[str, Any] = {
 class EmbeddedBroker:
     """An MQTT 3.1.1 broker on the running asyncio loop."""
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 1883) -> None:
-        """`host`: `localhost` (taken as 127.0.0.1) or a loopback address; `port` 0: the system chooses one.
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 1883,
+        *,
+        accounts: Accounts | None = None,
+        largest_packet: int = LARGEST_PACKET,
+    ) -> None:
+        """`host`: `localhost` (taken as 127.0.0.1) or a loopback address; `port` 0: the system chooses one. Without
+        `accounts` everybody on this machine may do everything. `largest_packet`: bytes; who sends more is cut off.
 
         Raises `EdgePandaError` (`broker_not_loopback`).
         """
         self._host = _loopback(host)
         self._port = port
+        self._accounts = accounts
+        self._largest_packet = largest_packet
         self._server: asyncio.Server | None = None
         self._amqtt: Any = None
         self._clients: set[asyncio.Task[Any]] = set()
@@ -53,7 +69,7 @@ class EmbeddedBroker:
 
     async def start(self) -> None:
         """Begin to serve. Raises `EdgePandaError`: `port_in_use`, `cannot_listen`, `extra_missing`."""
-        self._amqtt = _amqtt_broker()
+        self._amqtt = _amqtt_broker(self._accounts)
         await self._amqtt.start()
         try:
             self._server = await asyncio.start_server(self._serve_client, self._host, self._port)
@@ -75,14 +91,16 @@ class EmbeddedBroker:
         await server.wait_closed()
 
     async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
+        from edgepanda.services.broker_packets import PacketReader, PacketWriter
 
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 a coroutine always runs in one
         self._clients.add(task)
         try:
             _no_delay(writer)
-            await self._amqtt.external_connected(StreamReaderAdapter(reader), StreamWriterAdapter(writer), _LISTENER)
+            packets_out = PacketWriter(writer)
+            packets_in = PacketReader(reader, packets_out, largest=self._largest_packet, patience=CONNECT_WITHIN)
+            await self._amqtt.external_connected(packets_in, packets_out, _LISTENER)
         except Exception as error:  # whatever a stranger sends ends only his own connection
             log.info("a connection ended with an error: %r", error)
         finally:
@@ -90,9 +108,9 @@ class EmbeddedBroker:
             writer.close()
 
 
-async def serve(host: str, port: int, *, ready: Callable[[int], None]) -> None:
+async def serve(host: str, port: int, *, ready: Callable[[int], None], accounts: Accounts | None = None) -> None:
     """Run an `EmbeddedBroker` until cancelled; `ready` is called with its port once it listens."""
-    broker = EmbeddedBroker(host, port)
+    broker = EmbeddedBroker(host, port, accounts=accounts)
     await broker.start()
     try:
         ready(broker.port)
@@ -101,9 +119,9 @@ async def serve(host: str, port: int, *, ready: Callable[[int], None]) -> None:
         await broker.stop()
 
 
-def _amqtt_broker() -> Any:
+def _amqtt_broker(accounts: Accounts | None) -> Any:
     try:
-        from amqtt.broker import Broker
+        from edgepanda.services.broker_hardened import HardenedBroker
     except ImportError as error:
         raise EdgePandaError(
             "the embedded broker is not installed",
@@ -112,7 +130,7 @@ def _amqtt_broker() -> Any:
             cure="pip install 'edgepanda[broker]', or use Mosquitto",
         ) from error
     _tame_logging()
-    return Broker(_CONFIG)
+    return HardenedBroker(_CONFIG, accounts)
 
 
 def _tame_logging() -> None:
