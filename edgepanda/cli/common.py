@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from edgepanda.errors import EdgePandaError
+
 if TYPE_CHECKING:
     from edgepanda.client import AsyncClient
     from edgepanda.model.config import Loaded
@@ -49,7 +51,9 @@ def _pairs(_context: click.Context, _option: click.Parameter, given: tuple[str, 
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise click.BadParameter(f"{text!r} is no label; write --label NAME=VALUE")
+            raise EdgePandaError(
+                f"{text!r} is no label", code="invalid_args", where="--label", cure="write --label NAME=VALUE"
+            )
         pairs[name] = value
     return pairs
 
