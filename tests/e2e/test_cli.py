@@ -378,6 +378,15 @@ def test_status_is_one_screen_and_speaks_for_this_node_when_the_coordinator_is_a
     assert (json.loads(document.stdout)["from"], json.loads(document.stdout)["error"]["code"]) == ("node", "no_answer")
 
 
+def test_tab_knows_what_other_commands_have_seen(site: Person) -> None:
+    task = site.json("do", "pan.read")["id"]
+    site.ok("tasks")
+    assert site.ok("completion", "words", "--", "do", "pan.m").split() == ["pan.move"]
+    assert site.ok("completion", "words", "--", "do", "pan.move", "a").split() == ["angle="]
+    assert task in site.ok("completion", "words", "--", "show", "").split()
+    assert site.ok("completion", "words", "--", "tasks", "--node", "").split() == ["desk"]
+
+
 def test_nodes_are_filtered(site: Person) -> None:
     assert "pan" not in site.ok("nodes", "--away")
     assert site.json("nodes", "--online")["nodes"][0]["capabilities"][-1] == "servo.read"

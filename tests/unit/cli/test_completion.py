@@ -124,6 +124,17 @@ def test_options_come_from_the_commands_and_are_kept(monkeypatch: pytest.MonkeyP
     assert options_of(["nothing", ""]) == {}
 
 
+def test_old_names_are_fetched_by_another_process_and_not_at_every_tab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda argv, **_: started.append(argv))
+    (tmp_path / "edgepanda.toml").write_text("")
+    for _ in range(3):
+        assert completing.main(["up", "--config", "edgepanda.toml", ""]) == 0
+    assert [argv[1:] for argv in started] == [["-m", "edgepanda", "status", "--json", "--config", "edgepanda.toml"]]
+
+
 def test_it_imports_nothing_large() -> None:
     options_of(["do", ""])
     program = (
