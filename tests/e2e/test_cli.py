@@ -584,3 +584,15 @@ def test_a_dead_broker_is_told(ready: Person) -> None:
     done = ready.run("tasks", "--json")
     assert done.returncode == 3
     assert json.loads(done.stdout)["error"]["code"] == "broker_unreachable"
+
+
+def test_without_a_broker_the_node_speaks_for_itself(ready: Person) -> None:
+    assert json.loads(ready.run("status", "--json").stdout)["error"]["code"] == "broker_unreachable"
+    node = ready.start("node")
+    node.wait_for("no connection to the broker")
+    done = ready.run("status")
+    assert done.returncode == 3
+    assert re.search("^broker       not connected: .+$", done.stdout, re.MULTILINE)
+    assert "coordinator  not heard of since this node started" in done.stdout
+    assert "[broker_unreachable]" in done.stderr
+    assert node.end() == 0
