@@ -163,7 +163,7 @@ def test_do_shows_output_as_it_comes_all_of_it_and_once(site: Person) -> None:
         (["submit", "servo.move", "angle=3", "--device", "tilt"], "unknown_device", 2),
         (["submit", "servo.move", "angle=3", "--id", "short"], "invalid_task_id", 2),
         (["submit", "servo.move", "angle=3", "--priority", "1000"], "limit", 2),
-        (["submit", "servo.move", "angle=3", "--label", "x"], "usage", 2),
+        (["submit", "servo.move", "angle=3", "--label", "x"], "invalid_args", 2),
         (["show", "no-such-task"], "unknown_task", 2),
         (["cancel", "no-such-task"], "unknown_task", 2),
         (["card", "attic"], "unknown_node", 2),
