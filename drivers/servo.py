@@ -19,7 +19,7 @@ from edgepanda.drivers.servo_pins import Pulses, choose, connect
 STATE_EVERY = 0.25
 """Seconds between two state notifications along a move."""
 
-_owners: dict[tuple[bool, int], str] = {}
+_owners: dict[tuple[bool, str], str] = {}
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -50,17 +50,17 @@ class Servo(Driver):
             backend = choose(config)
         except DriverError as error:
             return Probe(False, error.message, error.cure, config.simulate, limits)
-        facts = {"backend": backend.name, "why": backend.why, "pin": config.pin}
+        facts = {"backend": backend.name, "why": backend.why, "pin": config.place}
         simulated = backend.name == "simulated" or type(backend.layer).__name__ == "MockFactory"
         return Probe(True, simulated=simulated, limits=limits, facts=facts)
 
     def open(self, known: dict[str, Any] | None) -> None:
         """Claims the pin without a pulse."""
-        key = (self.config.simulate, self.config.pin)
+        key = (self.config.simulate, self.config.place)
         owner = _owners.setdefault(key, self.device)
         if owner != self.device:
             raise DriverError(
-                f"the pin belongs to the device {owner}", code="busy", where=f"GPIO{key[1]}", cure="set another pin"
+                f"the pin belongs to the device {owner}", code="busy", where=key[1], cure="set another pin"
             )
         try:
             self._pulses = connect(self.config)
@@ -87,7 +87,7 @@ class Servo(Driver):
         if self._pulses is not None:
             self._pulses.close()
             self._pulses = None
-            _owners.pop((self.config.simulate, self.config.pin), None)
+            _owners.pop((self.config.simulate, self.config.place), None)
 
     @action(
         tier=1,

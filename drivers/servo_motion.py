@@ -19,17 +19,27 @@ Angle = Annotated[float, msgspec.Meta(ge=-3600, le=3600, extra_json_schema={"uni
 Speed = Annotated[float, msgspec.Meta(gt=0, le=3600, extra_json_schema={"unit": "degree/s"})]
 
 
+class ChipLine(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A line of a GPIO chip, as `gpioinfo` lists them: for any board, without a Raspberry Pi's numbering."""
+
+    chip: Annotated[str, msgspec.Meta(pattern=r"^gpiochip[0-9]{1,3}$(?!\n)")]
+    line: Annotated[int, msgspec.Meta(ge=0, le=1023)]
+
+    def __str__(self) -> str:
+        return f"{self.chip} line {self.line}"
+
+
 class ServoConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """One servo.
 
-    `pin` is the GPIO number (BCM). `min_pulse_us` is sent at `min_angle`, `max_pulse_us` at `max_angle`; the first may
-    be the longer one for a servo that is mounted the other way round. `speed` holds where a move names none,
-    `max_speed` (default: `speed`) is never passed. `max_travel` is the longest way of one move. `safe` is `"detach"`
-    or an angle. `start` is where the servo stands when nobody knows; without it the first move is refused. `chip` is
-    the gpiochip's number, where the header's is not found by its label.
+    `pin` is the GPIO number (BCM) on a Raspberry Pi's header, or a `ChipLine`, which works on any board. `min_pulse_us`
+    is sent at `min_angle`, `max_pulse_us` at `max_angle`; the first may be the longer one for a servo that is mounted
+    the other way round. `speed` holds where a move names none, `max_speed` (default: `speed`) is never passed.
+    `max_travel` is the longest way of one move. `safe` is `"detach"` or an angle. `start` is where the servo stands
+    when nobody knows; without it the first move is refused.
     """
 
-    pin: Annotated[int, msgspec.Meta(ge=0, le=63)]
+    pin: Annotated[int, msgspec.Meta(ge=0, le=63)] | ChipLine
     min_pulse_us: PulseWidth = 1000.0
     max_pulse_us: PulseWidth = 2000.0
     min_angle: Angle = -90.0
@@ -40,7 +50,6 @@ class ServoConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     safe: Literal["detach"] | Angle = "detach"
     start: Angle | None = None
     backend: Literal["auto", "gpiozero", "lgpio"] = "auto"
-    chip: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
     simulate: bool = False
 
     def __post_init__(self) -> None:
@@ -54,6 +63,11 @@ class ServoConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
             angle = getattr(self, key)
             if isinstance(angle, float) and not self.contains(angle):
                 raise ValueError(f"{key} must lie in {self.min_angle:g} to {self.max_angle:g} degrees")
+
+    @property
+    def place(self) -> str:
+        """The pin in words: `GPIO18`, or `gpiochip1 line 7`."""
+        return str(self.pin) if isinstance(self.pin, ChipLine) else f"GPIO{self.pin}"
 
     @property
     def top_speed(self) -> float:

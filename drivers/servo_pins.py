@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from edgepanda.drivers.contract import DriverError
-from edgepanda.drivers.servo_motion import ServoConfig
+from edgepanda.drivers.servo_motion import ChipLine, ServoConfig
 
 FREQUENCY = 50
 HEADER_LABELS = ("pinctrl-rp1", "pinctrl-bcm2711", "pinctrl-bcm2835")
@@ -63,13 +63,21 @@ def choose(config: ServoConfig) -> Backend:
         DriverError: `unavailable`, with the reason and the cure.
     """
     if config.simulate:
-        return Backend("simulated", _mock_factory(), "simulate = true")
+        return Backend("simulated", _mock_factory(config), "simulate = true")
     lgpio, reason = _lgpio()
     if config.backend == "lgpio" or (config.backend == "auto" and "GPIOZERO_PIN_FACTORY" not in os.environ):
         if lgpio is not None:
             return Backend("lgpio", lgpio, "lgpio sends exact servo pulses")
         if config.backend == "lgpio":
             raise DriverError(reason, code="unavailable", where="backend", cure=INSTALL)
+    if isinstance(config.pin, ChipLine):
+        why = reason or "gpiozero knows a Raspberry Pi's own numbers only"
+        raise DriverError(
+            f"a pin by chip and line needs lgpio: {why}",
+            code="unavailable",
+            where=config.place,
+            cure=f'{INSTALL}; leave backend = "auto", and GPIOZERO_PIN_FACTORY unset',
+        )
     why = reason if lgpio is None else "it was asked for"
     return Backend("gpiozero", _default_factory(), why)
 
@@ -90,12 +98,25 @@ def _lgpio() -> tuple[Any, str]:
 _shared: dict[str, Any] = {}
 
 
-def _mock_factory() -> Any:
-    if "mock" not in _shared:
+def _mock_factory(config: ServoConfig) -> Any:
+    """One for each chip, so that equal lines of two chips are two pins."""
+    name = f"mock {config.pin.chip}" if isinstance(config.pin, ChipLine) else "mock"
+    if name not in _shared:
         from gpiozero.pins.mock import MockFactory, MockPWMPin
 
-        _shared["mock"] = MockFactory(pin_class=MockPWMPin)
-    return _shared["mock"]
+        _shared[name] = MockFactory(pin_class=MockPWMPin)
+    return _shared[name]
+
+
+def _gpiozero_pin(factory: Any, config: ServoConfig) -> Any:
+    """The factory's pin. A simulated chip has any line, where gpiozero's mock factory has those of a Pi's header."""
+    if not isinstance(config.pin, ChipLine):
+        return factory.pin(config.pin)
+    _, header_pin = next(iter(factory.board_info.find_pin("GPIO2")))
+    info = header_pin._replace(name=f"GPIO{config.pin.line}", pull="")
+    if info not in factory.pins:
+        factory.pins[info] = factory.pin_class(factory, info)
+    return factory.pins[info]
 
 
 def _default_factory() -> Any:
@@ -132,7 +153,7 @@ class GpiozeroPulses:
         self.resolution_us = 200.0 if type(factory).__name__ == "LGPIOFactory" else 1.0
         self._factory = factory
         try:
-            self.pin = factory.pin(config.pin)
+            self.pin = _gpiozero_pin(factory, config)
             factory.reserve_pins(self, self.pin)
             self.pin.function = "output"
             self.pin.state = 0
@@ -178,9 +199,12 @@ class LgpioPulses:
 
     def __init__(self, config: ServoConfig, lgpio: Any) -> None:
         self._lgpio = lgpio
-        self._pin = config.pin
+        self._place = config.place
         self._accepted: int | None = None
-        chip = config.chip if config.chip is not None else header_chip(lgpio)
+        if isinstance(config.pin, ChipLine):
+            chip, self._pin = int(config.pin.chip.removeprefix("gpiochip")), config.pin.line
+        else:
+            chip, self._pin = header_chip(lgpio), config.pin
         try:
             self._handle = lgpio.gpiochip_open(chip)
         except Exception as error:
@@ -188,7 +212,8 @@ class LgpioPulses:
                 f"/dev/gpiochip{chip} cannot be opened: {error}",
                 code="unavailable",
                 where=f"/dev/gpiochip{chip}",
-                cure="the service's user must be in the group that owns it (gpio on Raspberry Pi OS)",
+                cure=f"there are {_chips()}; the service's user must be in the group that owns it (gpio on Raspberry "
+                "Pi OS)",
             ) from error
         try:
             lgpio.gpio_claim_output(self._handle, self._pin, 0)
@@ -204,7 +229,7 @@ class LgpioPulses:
             self._lgpio.tx_servo(self._handle, self._pin, width, FREQUENCY)
         except Exception as error:
             self._accepted = None
-            raise DriverError(f"lgpio refused a pulse of {width} µs: {error}", where=f"GPIO{self._pin}") from error
+            raise DriverError(f"lgpio refused a pulse of {width} µs: {error}", where=self._place) from error
         self._accepted = width
 
     def stop(self) -> None:
@@ -241,6 +266,12 @@ def header_chip(lgpio: Any) -> int:
     return 0
 
 
+def _chips() -> str:
+    """The chips of this machine, for a person."""
+    names = sorted(path.name for path in Path("/dev").glob("gpiochip[0-9]*"))
+    return ", ".join(names) or "no GPIO chips here"
+
+
 def _line_user(lgpio: Any, handle: int, pin: int) -> str:
     try:
         return str(lgpio.gpio_get_line_info(handle, pin)[4])
@@ -251,7 +282,7 @@ def _line_user(lgpio: Any, handle: int, pin: int) -> str:
 def _pin_error(
     config: ServoConfig, error: Exception, backend: str, user: str = "", chip: int | None = None
 ) -> DriverError:
-    where = f"GPIO{config.pin}"
+    where = config.place
     if "busy" in str(error).lower() or type(error).__name__ == "GPIOPinInUse":
         holders = ", ".join(filter(None, [user and f"as {user!r}", *_holders(chip)])) or str(error)
         return DriverError(

@@ -318,3 +318,49 @@ def test_probe_tells_limits_and_what_is_simulated() -> None:
     probe = Servo.probe(Servo.read_config({"pin": PIN, "simulate": True, "max_angle": 45.0}))
     assert (probe.usable, probe.simulated, probe.facts["backend"]) == (True, True, "simulated")
     assert probe.limits["move"]["angle"] == {"minimum": -90.0, "maximum": 45.0}
+
+
+def test_a_pin_by_chip_and_line_is_opened_on_that_chip(lgpio: RecordedLgpio) -> None:
+    bench = Bench(start=0.0, simulate=False, pin={"chip": "gpiochip3", "line": 107})
+    assert lgpio.calls == [("open", 3), ("claim", 5, 107, 0)]
+    bench.servo.close()
+
+
+def test_equal_lines_of_two_chips_are_two_pins() -> None:
+    one, other, header = (
+        Bench(start=0.0, pin=pin)
+        for pin in ({"chip": "gpiochip0", "line": 107}, {"chip": "gpiochip1", "line": 107}, PIN + 1)
+    )
+    assert one.servo._pulses is not None
+    one.move(30)
+    assert len(one.pulses) > 1
+    assert len(other.pulses) == len(header.pulses) == 1
+    for bench in (one, other, header):
+        bench.servo.close()
+
+
+def test_one_line_belongs_to_one_device() -> None:
+    first = Bench(start=0.0, pin={"chip": "gpiochip0", "line": 7})
+    config = Servo.read_config({"pin": {"chip": "gpiochip0", "line": 7}, "simulate": True})
+    with pytest.raises(DriverError) as caught:
+        Servo("tilt", config, Path(), lambda *_: None).open(None)
+    assert (caught.value.code, caught.value.where) == ("busy", "gpiochip0 line 7")
+    first.servo.close()
+
+
+@pytest.mark.parametrize(
+    "pin",
+    [{"chip": "gpiochip1"}, {"chip": "1", "line": 7}, {"chip": "gpiochip1", "line": -1}, {"chip": "x/../y"}, "18"],
+)
+def test_a_pin_that_is_none(pin: object) -> None:
+    with pytest.raises(DriverError) as caught:
+        Servo.read_config({"pin": pin})
+    assert caught.value.code == "invalid_args"
+    assert "pin" in str(caught.value)
+
+
+def test_a_line_needs_lgpio_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servo_pins, "_lgpio", lambda: (None, "lgpio cannot be imported"))
+    probe = Servo.probe(Servo.read_config({"pin": {"chip": "gpiochip1", "line": 7}}))
+    assert (probe.usable, "needs lgpio" in probe.reason) == (False, True)
+    assert probe.cure
