@@ -32,6 +32,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "broker": ("daemons", "Run the embedded broker alone, in the foreground"),
         "completion": ("completion", "What your shell needs to complete commands and the site's names"),
         "man": ("man", "Write the manual pages into a folder"),
+        "explain": ("explain", "What an error's code means, and what to do"),
         "version": ("version", "Versions of EdgePanda, Python and the protocol"),
     },
 }

@@ -1,0 +1,218 @@
+"""Every stable error code: what it means, and what to do. `edgepanda explain` and docs/errors.md show this table.
+
+A test finds the codes that the program raises and holds both lists against each other.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Code(NamedTuple):
+    """One code, for a person: what happened, and the next step."""
+
+    meaning: str
+    cure: str
+
+
+AREAS: dict[str, dict[str, Code]] = {
+    "Command line": {
+        "usage": Code(
+            "The command, an option or an argument cannot be used as written.", "`edgepanda COMMAND --help` shows how."
+        ),
+        "internal": Code(
+            "A fault in EdgePanda itself.", "Run it again with -v, and report what it prints. Nothing recorded is lost."
+        ),
+        "interrupted": Code(
+            "The process that did the work ended before the work did.",
+            "Look what became of the device; `edgepanda resolve ID` says so to the site if the task is uncertain.",
+        ),
+        "extra_missing": Code(
+            "An optional part is not installed.", "Install the extra that the message names, as in 'edgepanda[broker]'."
+        ),
+        "process_ended": Code(
+            "One of the processes that `edgepanda up` starts ended before it was ready.",
+            "Its own last lines say why; start it alone, as in `edgepanda node -v`.",
+        ),
+        "man_unwritable": Code("The manual pages cannot be written there.", "Name a folder that you may write to."),
+        "operator_key_missing": Code(
+            "There is no operator's key for this user, so the site would not listen.",
+            "`edgepanda init` makes one where the site was made; else ask an operator to let you in.",
+        ),
+        "site_key_missing": Code(
+            "The site's key is not known on this machine.",
+            "Write the public key as `key` in [site]; `edgepanda init` prints it where the site was made.",
+        ),
+    },
+    "Configuration": {
+        "config_missing": Code("There is no configuration.", "`edgepanda init` makes one, or name one with --config."),
+        "config_unreadable": Code("The file cannot be read.", "Check its owner and mode; it must be UTF-8."),
+        "config_unwritable": Code("The file cannot be written.", "Check owner, mode, and space on the disk."),
+        "config_syntax": Code("A line is no TOML.", "Correct the line that the message names."),
+        "config_key_unknown": Code(
+            "There is no such key.", "Take the nearest one, or see `edgepanda config schema` for all keys."
+        ),
+        "config_key_missing": Code("A key that is needed is not there.", "Add it; the message has an example."),
+        "config_type": Code("A value has the wrong type.", "Write what the message says is allowed."),
+        "config_value": Code("A value is not allowed.", "Write what the message says is allowed."),
+        "config_invalid": Code(
+            "The configuration cannot be used as a whole.", "`edgepanda config check` lists all that is wrong."
+        ),
+        "config_changed": Code(
+            "Somebody else changed the file meanwhile, so nothing was saved.", "Give the command again."
+        ),
+        "config_form": Code(
+            "The file has a form that cannot be changed safely by a command; nothing was saved.",
+            "Change it by hand with `edgepanda config edit`.",
+        ),
+        "config_editor": Code("The editor could not be started or failed.", "Set $EDITOR to one that is installed."),
+        "invalid_broker": Code(
+            "The broker's address cannot be used.", "Write it like mqtt://user@host:1883 or mqtts://host."
+        ),
+        "invalid_name": Code("A name is not allowed.", "Use 1 to 32 of a-z, 0-9 and '-'."),
+        "invalid_key": Code("This is no public key.", "Copy it whole: ed25519: and 43 characters."),
+    },
+    "Broker": {
+        "broker_unreachable": Code(
+            "No connection to the broker.",
+            "Check that it runs, its address, and the network. A node goes on by itself.",
+        ),
+        "broker_refused": Code(
+            "The broker refuses this user or client.", "Check user and password in the broker's address."
+        ),
+        "broker_tls": Code(
+            "The broker's certificate cannot be trusted.", "Set ca_file, and server_name if its name is not the host's."
+        ),
+        "broker_not_loopback": Code(
+            "The embedded broker serves this machine only.",
+            "Listen on 127.0.0.1, or run Mosquitto for several machines.",
+        ),
+        "broker_users": Code(
+            "The embedded broker's file of users cannot be read.", "Correct what the message names; it is TOML."
+        ),
+        "port_in_use": Code(
+            "Something listens on this port already.",
+            "Stop it (perhaps `edgepanda up` runs here), or set another port.",
+        ),
+        "cannot_listen": Code("The address cannot be listened on.", "Set `listen` to an address of this machine."),
+        "queue_full": Code(
+            "More is waiting to be sent than there is room for.", "Send less at once, or wait until the broker is back."
+        ),
+        "retained": Code(
+            "A retained message came where only a live one counts; it was ignored.", "Send commands without retain."
+        ),
+    },
+    "Messages and trust": {
+        "bad_signature": Code(
+            "A message was not signed by the key that it names.", "Check who sends there; the message did nothing."
+        ),
+        "unknown_key": Code(
+            "Nobody at the site has this key.", "An operator lets it in: `edgepanda nodes add NAME KEY`."
+        ),
+        "wrong_site": Code("The message is for another site.", "Check [site] name and key."),
+        "newer_version": Code("The message is of a newer protocol.", "Update EdgePanda on this machine."),
+        "malformed": Code("A message or request is not of the right form.", "The message names the member."),
+        "oversized": Code("A message is too large.", "Send less: control messages have at most 64 KiB."),
+        "unsupported": Code("This is not known here.", "The message lists what is; perhaps one side is older."),
+        "not_allowed": Code("This role may not ask for that.", "Ask an operator of the site."),
+        "not_let_in": Code(
+            "The coordinator does not answer this node.",
+            "At the site: `edgepanda nodes add NAME KEY`; the message has both.",
+        ),
+        "no_answer": Code(
+            "No answer in time.", "Is the coordinator running? `edgepanda status` says; --timeout waits longer."
+        ),
+        "counter_missing": Code("A request that changes something carries no counter.", "Update the client."),
+        "counter_used": Code("A request was seen before and did nothing again.", "Give the command anew."),
+        "idempotency_conflict": Code(
+            "This id names another task already.", "Use a new id, or repeat the request exactly as it was."
+        ),
+        "key_known": Code("This key is at the site already, under another name.", "Use that name, or remove it first."),
+        "name_taken": Code("Another peer has this name.", "Choose another; names are unique at a site."),
+        "unknown_peer": Code("Nobody has this name.", "`edgepanda nodes` lists who is there."),
+        "peers_signature": Code("A list of peers is not signed by the site.", "Check [site] key; it was not taken."),
+        "peers_older": Code("A list of peers is older than ours.", "Nothing to do; a repeated one is ignored."),
+        "peers_operator": Code(
+            "An operator can be let in by an operator only.", "Let one who is let in already sign the request."
+        ),
+        "key_unreadable": Code("A private key cannot be read.", "Check that the file is there, and its owner."),
+        "key_unwritable": Code("A private key cannot be written.", "Check the folder's owner and the disk."),
+        "key_damaged": Code("A private key's file is damaged.", "Bring it back from a copy; else make a new identity."),
+        "key_exposed": Code("Others may read a private key.", "chmod 600 the file; if others did read it, replace it."),
+    },
+    "Tasks and devices": {
+        "invalid_args": Code("An argument is not allowed.", "`edgepanda card` lists arguments with their limits."),
+        "limit": Code("A value is beyond its limit.", "Stay within the limits that `edgepanda card` shows."),
+        "ambiguous": Code("Several devices or nodes fit.", "Name one with --node or --device."),
+        "unknown_capability": Code("No node can do this.", "`edgepanda card` lists what can be done here."),
+        "unknown_device": Code("There is no such device.", "`edgepanda card` lists them."),
+        "unknown_node": Code("There is no such node.", "`edgepanda nodes` lists them."),
+        "unknown_task": Code("There is no such task.", "`edgepanda tasks` lists them."),
+        "invalid_task_id": Code("This cannot name a task.", "Use 8 to 40 of a-z, 0-9 and '-'."),
+        "invalid_state": Code("The task stands where this cannot be done.", "`edgepanda show ID` says how it stands."),
+        "consent_required": Code(
+            "The action cannot be undone and needs a person's consent.", "This version cannot give it yet."
+        ),
+        "unavailable": Code("The device cannot be used now.", "`edgepanda card` has the reason and the cure."),
+        "busy": Code("The device or pin is in use.", "Wait, or end what has it; the message says who."),
+        "superseded": Code("A newer command for the device came first.", "Nothing to do; the newest holds."),
+        "timeout": Code("The work took longer than its limit.", "Raise the time-out if the work may take longer."),
+        "cancelled": Code("Somebody asked for the end.", "Nothing to do."),
+        "expired": Code("The task was too old to begin.", "Submit it again; --valid-for gives more time."),
+        "lost": Code("The node that had the task was not heard of again.", "`edgepanda nodes` shows which are away."),
+        "io": Code("The hardware did not answer as it should.", "Check wires and power, then try again."),
+        "draining": Code("The node is ending and takes no new work.", "Try again when it is back."),
+        "fence_retired": Code("A report came for an attempt that counts no more.", "Nothing to do; it is recorded."),
+    },
+    "Ledger and coordinator": {
+        "second_coordinator": Code("Another coordinator serves this site.", "Stop one of them: a site has one."),
+        "epoch_stale": Code("A coordinator of an earlier start speaks.", "Stop the old one; nodes do not obey it."),
+        "ledger_foreign": Code(
+            "The coordinator has another ledger than the one that this node worked for.",
+            "If it is right, start the node with --accept-ledger as the message says.",
+        ),
+        "ledger_behind": Code(
+            "The ledger lacks what this node has seen: an older copy was brought back.",
+            "Bring back the newest, or accept it with --accept-ledger.",
+        ),
+        "ledger_no_event": Code("The ledger has no entry of this number.", "`edgepanda audit log` lists them."),
+    },
+    "Storage": {
+        "storage_full": Code("The disk is full.", "Free some space; what was recorded is intact."),
+        "storage_readonly": Code("The file cannot be written.", "Make file and folder writable for this user."),
+        "storage_unwritable": Code("Writing failed.", "Look at the system's log for errors of this disk or card."),
+        "storage_damaged": Code("A file is damaged.", "Stop the process, keep the file, and bring back a copy."),
+        "storage_locked": Code("Another process has this file.", "Stop that process, or ask it instead."),
+        "storage_newer": Code("A newer EdgePanda wrote this file.", "Update, or bring back the copy kept before."),
+        "storage_older": Code("The file has an older format.", "Start the process that owns it once; it updates it."),
+        "storage_foreign": Code("This is not a file of EdgePanda's.", "Name another file, or move this one away."),
+        "storage_missing": Code("There is no such file.", "Check the path; its owner makes it at the first start."),
+        "storage_closed": Code("The file is closed already.", "Report it if you see this: it is a fault of ours."),
+        "storage_busy": Code("More waits to be written than there is room for.", "Send less at once."),
+        "document_damaged": Code("A document is damaged.", "The generation before is beside it; see the message."),
+        "document_newer": Code("A newer EdgePanda wrote this document.", "Update EdgePanda on this machine."),
+        "document_unlocked": Code("A document was to be changed without its lock.", "Report it: a fault of ours."),
+        "journal_duplicate": Code("The journal has this attempt already.", "Nothing to do; it is not run twice."),
+        "journal_order": Code("A report came out of order.", "Report it if you see this: it is a fault of ours."),
+        "journal_unknown": Code("The journal has no such attempt.", "Report it: it is a fault of ours."),
+        "outbox_full": Code("Too many reports wait for the coordinator.", "Bring the coordinator back."),
+        "socket_unusable": Code("The local socket cannot be made.", "Check the run folder's owner and mode."),
+    },
+}
+
+CODES: dict[str, Code] = {code: entry for area in AREAS.values() for code, entry in area.items()}
+
+
+def as_markdown() -> str:
+    """The whole of docs/errors.md."""
+    lines = [
+        "# Errors",
+        "",
+        "Each error has a stable code in brackets, `error: ... [code]`, and `error.code` with `--json`. The message",
+        "itself says what was found, where, and what to do; `edgepanda explain CODE` shows the line below. This page is",
+        "made from `edgepanda/error_codes.py`.",
+    ]
+    for area, codes in AREAS.items():
+        lines += ["", f"## {area}", "", "| code | what happened | what to do |", "|---|---|---|"]
+        lines += [f"| `{code}` | {entry.meaning} | {entry.cure} |" for code, entry in codes.items()]
+    return "\n".join(lines) + "\n"
