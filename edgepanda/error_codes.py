@@ -209,8 +209,8 @@ def as_markdown() -> str:
         "# Errors",
         "",
         "Each error has a stable code in brackets, `error: ... [code]`, and `error.code` with `--json`. The message",
-        "itself says what was found, where, and what to do; `edgepanda explain CODE` shows the line below. This page is",
-        "made from `edgepanda/error_codes.py`.",
+        "itself says what was found, where, and what to do; `edgepanda explain CODE` shows the line below. This page",
+        "is made from `edgepanda/error_codes.py`.",
     ]
     for area, codes in AREAS.items():
         lines += ["", f"## {area}", "", "| code | what happened | what to do |", "|---|---|---|"]
