@@ -22,7 +22,7 @@ Speed = Annotated[float, msgspec.Meta(gt=0, le=3600, extra_json_schema={"unit": 
 class ChipLine(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A line of a GPIO chip, as `gpioinfo` lists them: for any board, without a Raspberry Pi's numbering."""
 
-    chip: Annotated[str, msgspec.Meta(pattern=r"^gpiochip[0-9]{1,3}$(?!\n)")]
+    chip: Annotated[str, msgspec.Meta(pattern=r"^gpiochip(0|[1-9][0-9]{0,2})$(?!\n)")]
     line: Annotated[int, msgspec.Meta(ge=0, le=1023)]
 
     def __str__(self) -> str:

@@ -350,7 +350,14 @@ def test_one_line_belongs_to_one_device() -> None:
 
 @pytest.mark.parametrize(
     "pin",
-    [{"chip": "gpiochip1"}, {"chip": "1", "line": 7}, {"chip": "gpiochip1", "line": -1}, {"chip": "x/../y"}, "18"],
+    [
+        {"chip": "gpiochip1"},
+        {"chip": "1", "line": 7},
+        {"chip": "gpiochip01", "line": 7},
+        {"chip": "gpiochip1", "line": -1},
+        {"chip": "x/../y"},
+        "18",
+    ],
 )
 def test_a_pin_that_is_none(pin: object) -> None:
     with pytest.raises(DriverError) as caught:
