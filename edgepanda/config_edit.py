@@ -7,7 +7,6 @@ import os
 import stat
 import tomllib
 from collections.abc import Mapping, MutableMapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tomlkit.items import InlineTable, Item, Table
 
 from edgepanda.model.config import ConfigError, load_text, read_text
 from edgepanda.model.config_types import ENTRIES
-from edgepanda.storage import fsync_folder
+from edgepanda.storage import swap_file
 
 Key = tuple[str, ...]
 
@@ -172,24 +171,11 @@ def replace_text(path: Path, text: str) -> None:
     (`config_unwritable`).
     """
     target = path.resolve()  # a link stays, and what it points at is replaced
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         before = target.stat()
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
-                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
-                os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
-        fsync_folder(target.parent)
+        foreign = (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid())
+        owner = (before.st_uid, before.st_gid) if foreign else None
+        swap_file(target, text.encode(), mode=stat.S_IMODE(before.st_mode), owner=owner)
     except OSError as error:
         raise ConfigError(
             f"cannot write it: {error.strerror}",

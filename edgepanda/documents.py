@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -22,7 +21,7 @@ from tinydb import TinyDB
 from tinydb.storages import Storage
 from tinydb.table import Table
 
-from edgepanda.storage import FileLock, StorageError, from_os_error, fsync_folder, make_folder
+from edgepanda.storage import FileLock, StorageError, from_os_error, fsync_folder, make_folder, write_durably
 
 __all__ = ["DocumentError", "DocumentFile", "Documents"]
 
@@ -142,7 +141,7 @@ class DocumentFile(Storage):
     def _replace(self, text: bytes) -> None:
         temporary = self.path.with_name(self.path.name + ".new")
         try:
-            _write_durably(temporary, text)
+            write_durably(temporary, text, mode=0o600)
             self._rotate()
             temporary.replace(self.path)
         except BaseException:
@@ -167,7 +166,7 @@ class DocumentFile(Storage):
             try:
                 spare.hardlink_to(self.path)
             except OSError:  # a file system without hard links
-                _write_durably(spare, current)
+                write_durably(spare, current, mode=0o600)
             spare.replace(self.previous)
 
 
@@ -276,12 +275,3 @@ def _read_limited(path: Path) -> bytes:
     with path.open("rb") as file:
         raw = file.read(MAX_BYTES + 1)
     return raw if len(raw) <= MAX_BYTES else b""  # no document of ours: damaged
-
-
-def _write_durably(path: Path, text: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        os.fchmod(descriptor, 0o600)
-        file.write(text)
-        file.flush()
-        os.fsync(descriptor)

@@ -74,25 +74,40 @@ def fsync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Put `data` in a file's place, whole or not at all, through a power cut too: temporary file, fsync, rename, fsync
-    of the folder. The mode is 0600. Raises `StorageError`.
+def write_durably(path: Path, data: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None) -> None:
+    """Write a file and wait until the disk has it. It is made with mode 0600; `mode` and `owner` (user, group) are set
+    where they are given: FAT, where a card is set up, refuses to. Raises `OSError`.
     """
-    temporary = path.with_name(path.name + ".new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "wb") as file:
+        if owner is not None:
+            os.fchown(file.fileno(), *owner)
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def swap_file(path: Path, data: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None) -> None:
+    """Put `data` in a file's place, whole or not at all, through a power cut too: temporary file, fsync, rename, fsync
+    of the folder. Modes and owners as in `write_durably`. Raises `OSError`.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(descriptor, "wb") as file:  # no chmod: FAT, where a card is set up, refuses it
-                file.write(data)
-                file.flush()
-                os.fsync(descriptor)
-            temporary.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
-        fsync_folder(path.parent)
+        write_durably(temporary, data, mode=mode, owner=owner)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    fsync_folder(path.parent)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """`swap_file` with mode 0600. Raises `StorageError`."""
+    try:
+        swap_file(path, data)
     except OSError as error:
         raise from_os_error(error, path, "write the file") from error
 

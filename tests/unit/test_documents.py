@@ -260,7 +260,7 @@ def test_the_order_of_a_write_is_safe_at_every_step(path: Path, monkeypatch: pyt
     with Documents(path, exclusive=True) as documents, monkeypatch.context() as patch:
         patch.setattr(Path, "replace", watched(Path.replace))
         patch.setattr(Path, "hardlink_to", watched(Path.hardlink_to))
-        patch.setattr(module, "_write_durably", watched(module._write_durably))
+        patch.setattr(module, "write_durably", watched(module.write_durably))
         patch.setattr(module, "fsync_folder", watched(module.fsync_folder))
         documents.table("peers").insert({"name": "attic"})
     assert seen == [["shed"]] * 3 + [["shed", "attic"]] * 2
