@@ -13,12 +13,12 @@ import click
 from edgepanda.cli.common import Settings, ask, command, duration, label_option
 from edgepanda.cli.names import MOST_TASKS, remember_tasks
 from edgepanda.cli.out import emit, hint, say, span, table
+from edgepanda.model.states import NEEDS_PERSON
 
 if TYPE_CHECKING:
     from edgepanda.client import AsyncClient
 
 
-NEEDS_PERSON = ("waiting_consent", "waiting_answer", "waiting_review", "uncertain")
 GOAL = 14  # columns that the last one needs to be worth showing
 _DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S")
 
