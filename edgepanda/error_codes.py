@@ -161,6 +161,16 @@ AREAS: dict[str, dict[str, Code]] = {
         "expired": Code("The task was too old to begin.", "Submit it again; --valid-for gives more time."),
         "lost": Code("The node that had the task was not heard of again.", "`edgepanda nodes` shows which are away."),
         "io": Code("The hardware did not answer as it should.", "Check wires and power, then try again."),
+        "failed": Code("The work says that it failed.", "`edgepanda show ID` has its reason and output."),
+        "interlock": Code(
+            "The device may not act as things stand, for safety's sake.", "The message says what is in the way."
+        ),
+        "no_permit": Code(
+            "The coordinator did not permit the work to begin in time.", "Nothing was done; the task is tried again."
+        ),
+        "lease_over": Code(
+            "The node's right to the task ran out before it began.", "Nothing was done; the task is tried again."
+        ),
         "draining": Code("The node is ending and takes no new work.", "Try again when it is back."),
         "fence_retired": Code("A report came for an attempt that counts no more.", "Nothing to do; it is recorded."),
     },
@@ -175,6 +185,20 @@ AREAS: dict[str, dict[str, Code]] = {
             "The ledger lacks what this node has seen: an older copy was brought back.",
             "Bring back the newest, or accept it with --accept-ledger.",
         ),
+        "chain_changed": Code(
+            "An entry of the ledger is not what was recorded.", "Somebody changed the file: bring back a copy."
+        ),
+        "chain_missing": Code("Entries of the ledger are missing.", "Bring back a copy that has them."),
+        "chain_reordered": Code(
+            "Entries of the ledger stand in another order.", "Somebody changed the file: bring back a copy."
+        ),
+        "chain_rewritten": Code(
+            "The ledger differs from what a node has seen of it.", "Somebody made it anew: bring back the true one."
+        ),
+        "chain_shortened": Code(
+            "A node has seen more entries than the ledger has.", "Its end was cut off, or an older copy came back."
+        ),
+        "chain_foreign": Code("A node has seen another ledger.", "Check which of the two is the site's."),
         "ledger_no_event": Code("The ledger has no entry of this number.", "`edgepanda audit log` lists them."),
     },
     "Storage": {

@@ -17,8 +17,15 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/errors.md"
 
 
+_PLACES = {"storage_error": 0, "_add": 0, "NeverBegan": 1}  # calls that take a code, and as which argument
+_CONFIG = re.compile(r"config_(syntax|type|value|key_\w+)")
+_CHOICES = ("Code", "Why")  # `Literal` types of codes
+
+
 def raised() -> set[str]:
-    """Codes in the source: `code=...`, `code = ...`, the first argument of `storage_error`, and `config_...` words."""
+    """Codes in the source: `code=...`, `code = ...`, arguments of `_PLACES`, `Literal` types of `_CHOICES`, and words
+    of the configuration's problems.
+    """
     found: set[str] = set()
     for folder in ("edgepanda", "drivers", "services"):
         for path in (ROOT / folder).rglob("*.py"):
@@ -28,21 +35,27 @@ def raised() -> set[str]:
 
 
 def _codes(node: ast.AST) -> Iterator[str]:
-    given = isinstance(node, ast.keyword) and node.arg == "code"
-    assigned = isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "code" for t in node.targets)
-    if given or assigned:
-        yield from _texts(node.value)  # type: ignore[attr-defined]
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "storage_error":
-        yield from _texts(node.args[0])
-    elif isinstance(node, ast.Constant) and re.fullmatch(r"config_(syntax|type|value|key_\w+)", str(node.value)):
-        yield str(node.value)
+    match node:
+        case ast.keyword(arg="code", value=value) | ast.Assign(targets=[ast.Name(id="code")], value=value):
+            yield from _texts(value)
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args) if len(args) > _PLACES.get(
+            name, 99
+        ):
+            yield from _texts(args[_PLACES[name]])
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript(slice=ast.Tuple(elts=texts))):
+            yield from (text for each in texts if name in _CHOICES for text in _texts(each))
+        case ast.Constant(value=str(text)) if _CONFIG.fullmatch(text):
+            yield text
 
 
 def _texts(value: ast.expr) -> Iterator[str]:
-    if isinstance(value, ast.IfExp):
-        yield from (*_texts(value.body), *_texts(value.orelse))
-    elif isinstance(value, ast.Constant) and isinstance(value.value, str):
-        yield value.value
+    match value:
+        case ast.IfExp(body=one, orelse=other):
+            yield from (*_texts(one), *_texts(other))
+        case ast.BoolOp(values=values):
+            yield from (text for each in values for text in _texts(each))
+        case ast.Constant(value=str(text)):
+            yield text
 
 
 def test_what_is_raised_is_explained_and_nothing_else() -> None:
