@@ -1,18 +1,23 @@
-"""Every stable error code: what it means, and what to do. `edgepanda explain` and docs/errors.md show this table.
+"""Every stable error code: what it means, what usually brings it about, and what to do. `edgepanda explain` and
+docs/errors.md show this table; an error without a cure of its own takes it from here.
 
-A test finds the codes that the program raises and holds both lists against each other.
+The causes stand in `error_causes.py`. A test finds the codes that the program raises and holds the lists against each
+other.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from edgepanda.error_causes import CAUSES
+
 
 class Code(NamedTuple):
-    """One code, for a person: what happened, and the next step."""
+    """One code, for a person: what happened, the next step, and what usually brings it about."""
 
     meaning: str
     cure: str
+    causes: tuple[str, ...] = ()
 
 
 AREAS: dict[str, dict[str, Code]] = {
@@ -202,17 +207,40 @@ AREAS: dict[str, dict[str, Code]] = {
         "ledger_no_event": Code("The ledger has no entry of this number.", "`edgepanda audit log` lists them."),
     },
     "Storage": {
-        "storage_full": Code("The disk is full.", "Free some space; what was recorded is intact."),
-        "storage_readonly": Code("The file cannot be written.", "Make file and folder writable for this user."),
+        "storage_full": Code(
+            "The disk is full.", "Free some space on this file system; what was recorded so far is intact."
+        ),
+        "storage_readonly": Code(
+            "The file cannot be written.",
+            "Make the file and its folder writable for this user, or remount the file system read-write.",
+        ),
         "storage_unwritable": Code("Writing failed.", "Look at the system's log for errors of this disk or card."),
-        "storage_damaged": Code("A file is damaged.", "Stop the process, keep the file, and bring back a copy."),
-        "storage_locked": Code("Another process has this file.", "Stop that process, or ask it instead."),
-        "storage_newer": Code("A newer EdgePanda wrote this file.", "Update, or bring back the copy kept before."),
-        "storage_older": Code("The file has an older format.", "Start the process that owns it once; it updates it."),
+        "storage_damaged": Code(
+            "A file is damaged.",
+            "Stop the process, keep the damaged file, and put a copy from before the damage in its place.",
+        ),
+        "storage_locked": Code(
+            "Another process has this file.", "Stop that process first, or ask it instead of opening its file."
+        ),
+        "storage_newer": Code(
+            "A newer EdgePanda wrote this file.",
+            "Update EdgePanda, or put back the copy that was kept before the update.",
+        ),
+        "storage_older": Code(
+            "The file has an older format.",
+            "Start the process that owns the file once; it updates the file and keeps a copy.",
+        ),
         "storage_foreign": Code("This is not a file of EdgePanda's.", "Name another file, or move this one away."),
-        "storage_missing": Code("There is no such file.", "Check the path; its owner makes it at the first start."),
-        "storage_closed": Code("The file is closed already.", "Report it if you see this: it is a fault of ours."),
-        "storage_busy": Code("More waits to be written than there is room for.", "Send less at once."),
+        "storage_missing": Code(
+            "There is no such file.", "Check the path; the process that owns the file makes it at its first start."
+        ),
+        "storage_closed": Code(
+            "The file is closed already.", "Give the command again; if it stays, report it: a fault of ours."
+        ),
+        "storage_busy": Code(
+            "More waits to be written than there is room for.",
+            "Send less at once; the disk is slower than what arrives.",
+        ),
         "document_damaged": Code("A document is damaged.", "The generation before is beside it; see the message."),
         "document_newer": Code("A newer EdgePanda wrote this document.", "Update EdgePanda on this machine."),
         "document_unlocked": Code("A document was to be changed without its lock.", "Report it: a fault of ours."),
@@ -224,7 +252,16 @@ AREAS: dict[str, dict[str, Code]] = {
     },
 }
 
-CODES: dict[str, Code] = {code: entry for area in AREAS.values() for code, entry in area.items()}
+CODES: dict[str, Code] = {
+    code: entry._replace(causes=CAUSES.get(code, ())) for area in AREAS.values() for code, entry in area.items()
+}
+
+
+def usual_cure(code: str) -> str:
+    """The next step of a code as a clause, to stand in an error after a semicolon; empty for a code that is none."""
+    entry = CODES.get(code)
+    cure = entry.cure.removesuffix(".") if entry else ""
+    return cure[:1].lower() + cure[1:]
 
 
 def as_markdown() -> str:
@@ -237,6 +274,8 @@ def as_markdown() -> str:
         "is made from `edgepanda/error_codes.py`.",
     ]
     for area, codes in AREAS.items():
-        lines += ["", f"## {area}", "", "| code | what happened | what to do |", "|---|---|---|"]
-        lines += [f"| `{code}` | {entry.meaning} | {entry.cure} |" for code, entry in codes.items()]
+        lines += ["", f"## {area}", "", "| code | what happened | usual causes | what to do |", "|---|---|---|---|"]
+        for code in codes:
+            meaning, cure, causes = CODES[code]
+            lines.append(f"| `{code}` | {meaning} | {'; '.join(causes)} | {cure} |")
     return "\n".join(lines) + "\n"

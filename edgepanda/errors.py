@@ -2,7 +2,8 @@
 
 Every error that reaches a person, a reply or a log is an `EdgePandaError` (or a subclass in the module that raises
 it): a `code` that scripts may rely on, the `where` (file and key, topic, device, argument), what was found and
-allowed (the message), and the `cure`: what to do next.
+allowed (the message), and the `cure`: what to do next. Whoever raises one names the place; a cure of its own where it
+knows more than the usual one of the code, which `error_codes.py` has.
 """
 
 from __future__ import annotations
@@ -28,8 +29,17 @@ class EdgePandaError(Exception):
         self.code = code or type(self).code
         self.message = message
         self.where = where
-        self.cure = cure
+        self._cure = cure
         self.details = details or {}
+
+    @property
+    def cure(self) -> str:
+        """The next step: what was said, or else the code's usual one."""
+        if self._cure:
+            return self._cure
+        from edgepanda.error_codes import usual_cure
+
+        return usual_cure(self.code)
 
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""

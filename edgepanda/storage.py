@@ -17,20 +17,6 @@ from edgepanda.errors import EdgePandaError
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _READONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
-CURES = {
-    "storage_full": "free some space on this file system; what was recorded so far is intact",
-    "storage_readonly": "make the file and its folder writable for this user, or remount the file system read-write",
-    "storage_damaged": "stop the process, keep the damaged file, and put a copy from before the damage in its place",
-    "storage_unwritable": "look at the system's log for errors of this disk or card",
-    "storage_locked": "stop the other process first, or ask it instead of opening its file",
-    "storage_newer": "update EdgePanda, or put back the copy that was kept before the update",
-    "storage_foreign": "name another file, or move this one away",
-    "storage_missing": "check the path; the process that owns the file makes it at its first start",
-    "storage_older": "start the process that owns the file once; it updates the file and keeps a copy",
-    "storage_closed": "open it again",
-    "storage_busy": "send less at once; the disk is slower than what arrives",
-}
-
 
 class StorageError(EdgePandaError):
     """A file cannot be opened, read or written; the code says which kind, `where` is the file."""
@@ -39,8 +25,8 @@ class StorageError(EdgePandaError):
 
 
 def storage_error(code: str, where: Path | str, message: str) -> StorageError:
-    """The storage error of this code for a file, with the code's usual cure."""
-    return StorageError(message, code=code, where=str(where), cure=CURES.get(code, ""))
+    """The storage error of this code for a file."""
+    return StorageError(message, code=code, where=str(where))
 
 
 def from_os_error(error: OSError, where: Path | str, doing: str) -> StorageError:

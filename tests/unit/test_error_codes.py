@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from edgepanda.cli import main
+from edgepanda.error_causes import CAUSES
 from edgepanda.error_codes import CODES, as_markdown
+from edgepanda.errors import EdgePandaError
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/errors.md"
@@ -29,7 +32,7 @@ def raised() -> set[str]:
     found: set[str] = set()
     for folder in ("edgepanda", "drivers", "services"):
         for path in (ROOT / folder).rglob("*.py"):
-            if path.name != "error_codes.py":
+            if path.name not in ("error_codes.py", "error_causes.py"):
                 found.update(text for node in ast.walk(ast.parse(path.read_text())) for text in _codes(node))
     return found - {""}
 
@@ -65,9 +68,25 @@ def test_what_is_raised_is_explained_and_nothing_else() -> None:
 def test_each_says_what_happened_and_what_to_do() -> None:
     for name, entry in CODES.items():
         assert re.fullmatch(r"[a-z]+(_[a-z]+)*", name)
-        for sentence in entry:
+        for sentence in (entry.meaning, entry.cure):
             assert sentence.endswith("."), name
             assert "|" not in sentence
+
+
+def test_each_says_what_usually_brings_it_about() -> None:
+    assert set(CAUSES) == set(CODES), "edgepanda/error_causes.py has the causes of each code of error_codes.py"
+    for name, causes in CAUSES.items():
+        assert causes, name
+        for cause in causes:
+            assert cause, name
+            assert not set(cause) & set("|;\n"), name
+            assert not cause.endswith("."), name
+
+
+def test_an_error_without_a_cure_of_its_own_has_the_usual_one() -> None:
+    assert EdgePandaError("no", code="invalid_name", where="x").cure == "use 1 to 32 of a-z, 0-9 and '-'"
+    assert EdgePandaError("no", code="invalid_name", where="x", cure="take another").cure == "take another"
+    assert EdgePandaError("no", code="of_a_newer_version", where="x").cure == ""
 
 
 def test_the_page_is_made_from_the_table() -> None:
@@ -78,7 +97,11 @@ def test_the_page_is_made_from_the_table() -> None:
 
 def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "[port_in_use]"]) == 0
-    assert CODES["port_in_use"].cure in capsys.readouterr().out
+    told = capsys.readouterr().out
+    entry = CODES["port_in_use"]
+    assert [text for text in (entry.meaning, entry.cure, *entry.causes) if text not in told] == []
+    assert main(["explain", "Port-In-Use", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"code": "port_in_use", **json.loads(json.dumps(entry._asdict()))}
     assert main(["explain"]) == 0
     listed = capsys.readouterr().out
     assert [name for name in CODES if f" {name} " not in listed] == []
@@ -87,3 +110,7 @@ def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
 def test_explain_knows_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "port_inuse"]) == 2
     assert "did you mean 'port_in_use'?" in capsys.readouterr().err
+    assert main(["explain", "the_key"]) == 2
+    assert "did you mean 'operator_key_missing' or 'site_key_missing' or" in capsys.readouterr().err
+    assert main(["explain", "zzz"]) == 2
+    assert "`edgepanda explain` lists all [usage]" in capsys.readouterr().err
