@@ -95,7 +95,10 @@ class Driver:
         except (msgspec.ValidationError, ValueError) as error:
             known = ", ".join(cls.Config.__struct_fields__)
             raise DriverError(
-                f"the configuration is not valid: {error}", code="invalid_args", cure=f"its keys are: {known}"
+                f"the configuration is not valid: {error}",
+                code="invalid_args",
+                where="configuration",
+                cure=f"its keys are: {known}",
             ) from error
 
     @classmethod

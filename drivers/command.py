@@ -125,11 +125,11 @@ class Command(Driver):
             while attempt.stage() == "running":
                 reason = ctx.stop_reason()
                 if reason == "exit":
-                    raise stop_error(reason)
+                    raise stop_error(reason, self.device)
                 if reason is not None and reason != asked and self._signal(attempt, SIGNALS[reason]):
                     asked = reason
                 if asked == "safe":
-                    raise stop_error("safe")
+                    raise stop_error("safe", self.device)
                 _pause(watch)
                 live.pass_on()
             live.pass_on(last=True)

@@ -36,6 +36,7 @@ class Context:
         self.constraints = params.constraints
         self.criteria = params.criteria
         self._call = call
+        self._place = f"{params.device}.{params.action}"
         self._ends_within = ends_within
         self._send = send
         self._deadline = time.monotonic() + params.deadline_ms / 1000
@@ -65,7 +66,7 @@ class Context:
         """
         reason = self.stop_reason()
         if reason is not None:
-            raise stop_error(reason)
+            raise stop_error(reason, self._place)
 
     def wait(self, seconds: float) -> None:
         """Waits; use it in place of `time.sleep`, so that the call can be cancelled within the 200 ms of the contract.
@@ -103,7 +104,7 @@ class Context:
             over = self._phase == "queued"
             if over:
                 self._phase = "done"
-                self._send(failure(self._call, stop_error(reason)))
+                self._send(failure(self._call, stop_error(reason, self._place)))
             if self._phase != "running":
                 self._answer_cancels()
         self._stopped.set()
@@ -128,8 +129,11 @@ class Context:
         self._cancels.clear()
 
 
-def stop_error(reason: StopReason) -> DriverError:
+def stop_error(reason: StopReason, where: str) -> DriverError:
     """The error of a call that stopped for this reason, which stands in `details` too."""
     return DriverError(
-        _TEXT[reason], code="timeout" if reason == "deadline" else "cancelled", details={"reason": reason}
+        _TEXT[reason],
+        code="timeout" if reason == "deadline" else "cancelled",
+        where=where,
+        details={"reason": reason},
     )

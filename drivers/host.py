@@ -74,7 +74,7 @@ class Writer:
                 return line
             problem = f"the value is longer than {MAX_LINE} bytes as a line; write it to a file in the work directory"
         if isinstance(message, Result):
-            return self._encode(failure(message.id, DriverError(problem))) + b"\n"
+            return self._encode(failure(message.id, DriverError(problem, where="result"))) + b"\n"
         log.error("a notification was dropped: %s", problem)
         return b""
 
@@ -187,7 +187,7 @@ class Host:
 
     def _call(self, request: int, params: CallParams) -> None:
         if any(request in worker.calls for worker in self._workers.values()):
-            raise DriverError(f"a call with the id {request} runs", code="invalid_args")
+            raise DriverError(f"a call with the id {request} runs", code="invalid_args", where="id")
         self._worker(params.device).call(request, params)
 
     def _cancel(self, request: int, params: CancelParams) -> None:

@@ -168,8 +168,12 @@ class Worker:
 
 
 def as_driver_error(error: Exception, where: str) -> DriverError:
-    """The error as the contract knows it; what a driver did not foresee is logged with its traceback, and is `io`."""
+    """The error as the contract knows it, with a place if the driver named none.
+
+    What a driver did not foresee is logged with its traceback, and is `io`.
+    """
     if isinstance(error, DriverError):
+        error.where = error.where or where
         return error
     log.error("%s: unforeseen %s", where, type(error).__name__, exc_info=error)
     return DriverError(

@@ -197,7 +197,12 @@ class AsyncClient:
     def begin(self, method: str, params: msgspec.Struct | None = None) -> asyncio.Future[Any]:
         """Send a request now; the future gets its answer. Requests begun in one turn travel together."""
         if self._bus is None:
-            raise EdgePandaError("this client is not connected", code="broker_unreachable")
+            raise EdgePandaError(
+                "this client is not connected",
+                code="broker_unreachable",
+                where=str(self._address),
+                cure="use it within `with Client(...)` or `async with AsyncClient(...)`",
+            )
         changes = requests.METHODS[method][2]
         body = messages.Request(
             id=new_id(),

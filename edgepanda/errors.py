@@ -20,8 +20,8 @@ class EdgePandaError(Exception):
         self,
         message: str,
         *,
+        where: str,
         code: str | None = None,
-        where: str = "",
         cure: str = "",
         details: dict[str, Any] | None = None,
     ) -> None:

@@ -74,7 +74,25 @@ def _usage_error(error: click.ClickException) -> EdgePandaError:
     path = context.command_path if context is not None else "edgepanda"
     cure = "" if "edgepanda" in error.format_message() else f"`{path} --help` shows how"
     message = " ".join(error.format_message().split()).rstrip(".")
-    return EdgePandaError(message[:1].lower() + message[1:], code="usage", cure=cure)
+    return EdgePandaError(message[:1].lower() + message[1:], code="usage", where=_place(error), cure=cure)
+
+
+def _place(error: click.ClickException) -> str:
+    """The option or argument that is wrong, or the command."""
+    context = getattr(error, "ctx", None)
+    parameter = getattr(error, "param", None)
+    option = getattr(error, "option_name", None)
+    if option or parameter is None:
+        return str(option or (context.command_path if context is not None else "edgepanda"))
+    return str(parameter.get_error_hint(context)).replace("'", "")
+
+
+def _innermost(error: Exception) -> str:
+    """File and line that raised it, for a report; no path of this machine."""
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "edgepanda"
 
 
 def _fault(error: Exception, words: list[str]) -> EdgePandaError:
@@ -85,6 +103,7 @@ def _fault(error: Exception, words: list[str]) -> EdgePandaError:
     return EdgePandaError(
         f"a fault in EdgePanda itself: {type(error).__name__}: {error}",
         code="internal",
+        where=_innermost(error),
         cure="run it again with -v, and report what it prints",
     )
 

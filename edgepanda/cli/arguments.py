@@ -30,7 +30,9 @@ def find_offer(offers: Sequence[Offer], target: str) -> Offer:
     node = before or None
     if node is not None and node not in {o.node for o in offers}:
         nodes = ", ".join(sorted({o.node for o in offers})) or "none"
-        raise matching.RoutingError(f"there is no node {node!r}", code="unknown_node", cure=f"known are: {nodes}")
+        raise matching.RoutingError(
+            f"there is no node {node!r}", code="unknown_node", where="target", cure=f"known are: {nodes}"
+        )
     device, _, action = name.partition(".")
     of_device = [o for o in offers if o.device == device and o.action_name == action and node in (None, o.node)]
     own = [o for o in offers if o.device is None and o.capability == name and node in (None, o.node)]
@@ -56,6 +58,7 @@ def _two_meanings(name: str, device: Offer, own: Offer) -> matching.RoutingError
     return matching.RoutingError(
         f"{name} is an action of {device.place} and a capability of {own.node}",
         code="ambiguous",
+        where="target",
         cure=f"`edgepanda submit {own.capability}`, or `edgepanda submit {device.capability} --device {device.device}`",
         details={"candidates": [f"{device.place}.{device.action_name}", f"{own.node}/{own.capability}"]},
     )
@@ -75,12 +78,12 @@ def parse_args(words: Iterable[str], action: Action) -> dict[str, Any]:
         if not (equals and (name in properties or name.isidentifier())):
             free = [known for known in order if known not in args]
             if not free:
-                raise ArgumentError(f"{word!r} is one argument too many", cure=usage(action))
+                raise ArgumentError(f"{word!r} is one argument too many", where=word, cure=usage(action))
             name, text = free[0], word
             if word.startswith("--"):
-                raise ArgumentError(f"there is no option {word}", code="usage", cure=usage(action))
+                raise ArgumentError(f"there is no option {word}", code="usage", where=word, cure=usage(action))
         elif name not in properties and action.args.get("additionalProperties") is False:
-            raise ArgumentError(f"there is no argument {name!r}", cure=usage(action))
+            raise ArgumentError(f"there is no argument {name!r}", where=name, cure=usage(action))
         elif name in args:
             raise ArgumentError("it is given twice", where=name)
         args[name] = typed(text, properties.get(name, {}), name)
@@ -140,7 +143,7 @@ def guess_args(words: Iterable[str]) -> dict[str, Any]:
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
-            raise ArgumentError(f"{word!r} is no argument", cure="write name=value")
+            raise ArgumentError(f"{word!r} is no argument", where=word, cure="write name=value")
         args[name] = guess(text)
     return args
 

@@ -100,7 +100,10 @@ async def _guarded(work: Any, seconds: float) -> tuple[TaskView, dict[str, Any]]
             return result
     except TimeoutError:
         raise EdgePandaError(
-            f"not done within {seconds:g} s", code="timeout", cure="run it again with -v to see what the processes said"
+            f"not done within {seconds:g} s",
+            code="timeout",
+            where="demo",
+            cure="run it again with -v to see what the processes said",
         ) from None
 
 

@@ -170,6 +170,7 @@ class Child:
         return EdgePandaError(
             f"the {self.name} could not start: {said[1] if said else _ended(code)}",
             code=said[2] if said else "process_ended",
+            where=self.name,
         )
 
 

@@ -215,7 +215,14 @@ class Book:
             self._failed(batch, error)
         except Exception as error:  # a value that the ledger cannot hold: whoever waits is told all the same
             log.exception("an append failed inside the coordinator")
-            self._failed(batch, EdgePandaError(f"the coordinator failed: {error}"))
+            self._failed(
+                batch,
+                EdgePandaError(
+                    f"the coordinator failed: {error}",
+                    where="ledger",
+                    cure="the coordinator's log has the details; report them",
+                ),
+            )
         finally:
             self._committing = None
             self._under_way = {}

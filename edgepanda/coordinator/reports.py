@@ -113,7 +113,7 @@ class Reports:
 
     def _apply(self, report: messages.Report, live: Live, node: str) -> None:
         if live.record.node != node:
-            raise StateError(f"{node} does not hold {report.task}", code="fence_retired")
+            raise StateError(f"{node} does not hold {report.task}", code="fence_retired", where=report.task)
         seqs = live.record.with_seq(node, report.attempt, report.seq)
         said_before = isinstance(report, messages.Started) and live.record.standing.state is State.RUNNING
         if isinstance(report, messages.Accepted) or said_before:  # a lease that came twice is answered twice
@@ -135,7 +135,7 @@ class Reports:
 
     def _check_fence(self, live: Live, report: messages.Report) -> None:
         if live.record.standing.fence != report.attempt:
-            raise StateError(f"attempt {report.attempt} no longer counts", code="fence_retired")
+            raise StateError(f"attempt {report.attempt} no longer counts", code="fence_retired", where=report.task)
 
     def _declined(self, report: messages.Declined, live: Live, node: str, seqs: dict[str, int]) -> None:
         excluded = dict(live.record.excluded)

@@ -115,7 +115,7 @@ class Requests:
             refuse(error)
         except Exception as error:
             log.exception("a %s of %s failed", request.method, sender.name)
-            refuse(EdgePandaError(f"the coordinator failed: {error}"))
+            refuse(_fault(f"the coordinator failed: {error}", request.method))
 
     def _note_refusal(self, request: messages.Request, sender: Peer, error: EdgePandaError) -> None:
         """In the log once for each asker, method and code: whoever asks again and again does not fill it."""
@@ -413,7 +413,8 @@ class Requests:
             try:
                 found = await asyncio.to_thread(self._book.ledger.verify, witnesses=list(witnesses.values()))
             except Exception as error:
-                refuse(error if isinstance(error, EdgePandaError) else EdgePandaError(f"the check failed: {error}"))
+                typed = error if isinstance(error, EdgePandaError) else None
+                refuse(typed or _fault(f"the check failed: {error}", "ledger.verify"))
                 return
             answer({**msgspec.to_builtins(found), "witnesses": msgspec.to_builtins(witnesses)})
 
@@ -472,6 +473,10 @@ def _brief(record: Record) -> dict[str, Any]:
         "code": shown.code,
         "goal": shown.goal[:120],
     }
+
+
+def _fault(message: str, where: str) -> EdgePandaError:
+    return EdgePandaError(message, where=where, cure="the coordinator's log has the details; report them")
 
 
 def rpc_error(error: EdgePandaError) -> messages.RpcError:

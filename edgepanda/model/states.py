@@ -214,7 +214,7 @@ def step(task: Standing, event: Happening) -> Standing:
     `invalid_state` when the table knows no such change.
     """
     if event.attempt != task.fence and (event.attempt is not None or event.kind in _REPORTS):
-        raise StateError(f"attempt {event.attempt} no longer counts", code="fence_retired")
+        raise StateError(f"attempt {event.attempt} no longer counts", code="fence_retired", where="attempt")
     for row in _INDEX[task.state, event.kind]:
         if row.when(task, event):
             return _apply(task, event, row)
@@ -234,7 +234,7 @@ def _no_such_change(task: Standing, event: Happening) -> StateError:
     details = {"state": str(task.state)}
     word = _ASKED.get(event.kind)
     if word is None:
-        return StateError(f"a task that is {task.state} cannot become {event.kind}", details=details)
+        return StateError(f"a task that is {task.state} cannot become {event.kind}", where="state", details=details)
     allowed = " or ".join(state for state in State if _INDEX[state, event.kind])
     return StateError(
         f"the task is {task.state} and cannot be {word}",

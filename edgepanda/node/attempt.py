@@ -77,7 +77,7 @@ def stopped(attempt: Attempt) -> EdgePandaError:
     """Why an attempt that has not begun was stopped."""
     if attempt.why == "superseded":
         return superseded(attempt.device)
-    return EdgePandaError("it was stopped before it began", code=attempt.why or "draining")
+    return EdgePandaError("it was stopped before it began", code=attempt.why or "draining", where=attempt.device)
 
 
 def is_unknown(error: EdgePandaError) -> bool:

@@ -83,9 +83,9 @@ class Attempts:
             return  # it is over for the coordinator too: nobody waits for an answer
         try:
             if draining:
-                raise EdgePandaError("this node is ending", code="draining")
+                raise EdgePandaError("this node is ending", code="draining", where=lease.task.id)
             if len(self.running) >= slots:
-                raise EdgePandaError(f"all {slots} slots are taken", code="busy")
+                raise EdgePandaError(f"all {slots} slots are taken", code="busy", where="node.slots")
             attempt = self._prepared(lease)
         except EdgePandaError as error:
             self._decline(lease.task.id, lease.attempt, self._first_seq + 1, error)
@@ -100,22 +100,27 @@ class Attempts:
         """
         task = lease.task
         if (task.id, 0) in self.running:
-            raise EdgePandaError("a direct command of this id runs", code="busy")
+            raise EdgePandaError("a direct command of this id runs", code="busy", where=task.id)
         row = self._journal.attempt(task.id, 0)
         result = row.result if row is not None else self._reporter.unwritten(task.id, 0)
         if result not in (None, b"null"):
             return msgspec.json.decode(result, type=Finished)
         if row is None or msgspec.json.decode(row.lease, type=Task) == task:
             return None
-        raise EdgePandaError("a direct command of this id was cut short", code="unsupported")
+        raise EdgePandaError(
+            "a direct command of this id was cut short",
+            code="unsupported",
+            where=task.id,
+            cure="look what became of the device, then submit it under another id",
+        )
 
     def _prepared(self, lease: messages.Lease) -> Attempt:
         """The attempt that a lease asks for. Raises `EdgePandaError` with the code that declines it."""
         task, now = lease.task, int(boottime() * 1000)
         if lease.begin_by_ms is not None and lease.begin_by_ms <= now:
-            raise EdgePandaError("it may no longer begin", code="expired")
+            raise EdgePandaError("it may no longer begin", code="expired", where=task.id)
         if self._journal.is_buried(task.id, lease.attempt):
-            raise EdgePandaError("it was cancelled before its lease came", code="cancelled")
+            raise EdgePandaError("it was cancelled before its lease came", code="cancelled", where=task.id)
         known = self._known_result(lease)
         device = task.device or task.capability
         action = task.capability.rpartition(".")[2] if task.device else "run"
@@ -123,7 +128,12 @@ class Attempts:
         if spec.tier >= 2:
             raise consent_required(task.capability)
         if task.replay == "safe" and spec.replay == "unsafe":
-            raise EdgePandaError("doing it again is not safe by this node's card", code="unsupported")
+            raise EdgePandaError(
+                "doing it again is not safe by this node's card",
+                code="unsupported",
+                where=task.capability,
+                cure="the card has changed; submit it again",
+            )
         attempt = Attempt(task, lease.attempt, device=device, action=action, spec=spec, seq=self._first_seq)
         attempt.until_ms, attempt.begin_by_ms, attempt.end_by_ms = lease.until_ms, lease.begin_by_ms, lease.end_by_ms
         attempt.result = known
@@ -223,7 +233,7 @@ class Attempts:
             telling = asyncio.get_running_loop().call_later(SHOW_AFTER, self._tell_start, attempt)
             return self._finish(attempt, await self._act(attempt))
         except NeverBegan as error:
-            return self._not_begun(attempt, EdgePandaError(str(error), code=error.code))
+            return self._not_begun(attempt, EdgePandaError(str(error), code=error.code, where=attempt.device))
         except asyncio.CancelledError:
             if attempt.began:
                 raise  # this process ends; its journal says what was open
@@ -232,7 +242,13 @@ class Attempts:
             return self._failed(attempt, error) if attempt.began else self._not_begun(attempt, error)
         except Exception as error:
             log.exception("attempt %s.%d failed inside the node", *attempt.key)
-            failure = EdgePandaError(f"the node failed: {error}", code="internal", details={"unreadable": True})
+            failure = EdgePandaError(
+                f"the node failed: {error}",
+                code="internal",
+                where=attempt.device,
+                cure="the node's log has the details; report them",
+                details={"unreadable": True},
+            )
             return self._failed(attempt, failure) if attempt.began else self._not_begun(attempt, failure)
         finally:
             telling.cancel()
@@ -457,7 +473,12 @@ class Attempts:
         if result is None and row is None:
             return None
         if result in (None, b"null"):
-            raise EdgePandaError("this command was cut short; nobody knows what it did", code="interrupted", where=task)
+            raise EdgePandaError(
+                "this command was cut short; nobody knows what it did",
+                code="interrupted",
+                where=task,
+                cure="look what became of the device, then give a new command",
+            )
         return _given(msgspec.json.decode(result, type=Finished))
 
     # after a restart

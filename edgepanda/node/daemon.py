@@ -389,9 +389,14 @@ class NodeDaemon:
         try:
             call = msgspec.convert(params, DirectCall)
         except msgspec.ValidationError as error:
-            raise EdgePandaError(str(error), code="malformed", where="do params") from error
+            raise EdgePandaError(
+                str(error),
+                code="malformed",
+                where="do params",
+                cure='send {"device": "pan", "action": "move", "args": {"angle": 30}}',
+            ) from error
         if self._draining:
-            raise EdgePandaError("this node is ending", code="draining")
+            raise EdgePandaError("this node is ending", code="draining", where=self.name)
         if call.id and not is_task_id(call.id):
             raise EdgePandaError(f"{call.id!r} cannot name a task", code="invalid_task_id", where="id")
         if len(msgspec.json.encode(call)) > LARGEST_SUBMIT:

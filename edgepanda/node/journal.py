@@ -200,12 +200,14 @@ class Journal:
             raise JournalError(
                 f"this coordinator has the ledger {ledger}, this node works for {self.ledger}",
                 code="ledger_foreign",
+                where="ledger",
                 cure=f"bring the old ledger back, or accept the new one with `edgepanda node --accept-ledger {ledger}`",
             )
         if epoch < self.epoch:
             raise JournalError(
                 f"this coordinator is in epoch {epoch}, epoch {self.epoch} was seen before",
                 code="epoch_stale",
+                where="epoch",
                 cure="end the older of two coordinators, or bring its newest ledger back",
             )
         if (ledger, epoch) != (self.ledger, self.epoch):

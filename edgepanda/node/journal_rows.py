@@ -153,7 +153,9 @@ class JournalApplier:
         try:
             batch.write(connection)
         except sqlite3.IntegrityError as error:
-            raise JournalError("this attempt is in the journal already", code="journal_duplicate") from error
+            raise JournalError(
+                "this attempt is in the journal already", code="journal_duplicate", where="journal"
+            ) from error
         self._known.acked += batch.acked
         self._prune(connection, self._known, self._recent.add(batch.acked))
         return [None] * len(items)
@@ -306,6 +308,7 @@ class _Batch:
             raise JournalError(
                 f"{MAX_OUTBOX} reports wait for the coordinator",
                 code="outbox_full",
+                where="outbox",
                 cure="bring the coordinator or the broker back",
             )
 

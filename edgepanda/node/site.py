@@ -91,6 +91,7 @@ class Site:
             raise EdgePandaError(
                 f"its ledger has {head.height} entries, this node has seen {witness.height}",
                 code="ledger_behind",
+                where=head.ledger,
                 cure="an older copy was brought back: bring back the newest, or accept this one with "
                 f"`edgepanda node --accept-ledger {head.ledger}`",
             )

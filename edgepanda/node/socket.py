@@ -76,7 +76,7 @@ class LocalSocket:
         try:
             return await reader.readline()
         except ValueError:
-            error = EdgePandaError(f"a line of more than {LONGEST_LINE} bytes", code="oversized")
+            error = EdgePandaError(f"a line of more than {LONGEST_LINE} bytes", code="oversized", where="local socket")
             writer.write(msgspec.json.encode(_failure(None, error)) + b"\n")
             return b""
 
@@ -86,7 +86,9 @@ class LocalSocket:
             call = msgspec.json.decode(line, type=_Call)
             call_id = call.id
             if not plain(call.params):
-                raise EdgePandaError("too deep, or a number beyond 64 bits", code="malformed", where="params")
+                raise EdgePandaError(
+                    "too deep, or a number beyond 64 bits", code="malformed", where="params", cure="send plain JSON"
+                )
             method = self._methods.get(call.method)
             if method is None:
                 known = ", ".join(sorted(self._methods))
@@ -95,13 +97,25 @@ class LocalSocket:
                 )
             return {"jsonrpc": "2.0", "id": call_id, "result": msgspec.to_builtins(await method(call.params))}
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return _failure(call_id, EdgePandaError(f"not a request: {error}", code="malformed", where="local socket"))
+            failure = EdgePandaError(
+                f"not a request: {error}",
+                code="malformed",
+                where="local socket",
+                cure='send one line: {"jsonrpc": "2.0", "id": 1, "method": "status", "params": {}}',
+            )
+            return _failure(call_id, failure)
         except EdgePandaError as error:
             log.info("refused on the local socket: %.400s [%s]", error, error.code)
             return _failure(call_id, error)
         except Exception as error:
             log.exception("a local request failed")
-            return _failure(call_id, EdgePandaError(f"the node failed: {error}", code="internal"))
+            failure = EdgePandaError(
+                f"the node failed: {error}",
+                code="internal",
+                where="local socket",
+                cure="the node's log has the details; report them",
+            )
+            return _failure(call_id, failure)
 
 
 def _failure(call_id: int | str | None, error: EdgePandaError) -> dict[str, Any]:

@@ -41,7 +41,9 @@ def decode_key(text: str) -> bytes:
     except (ValueError, binascii.Error):
         kind, public = "", b""
     if kind != "ed25519" or len(public) != 32 or encode_key(public) != text:
-        raise EdgePandaError(f"{text!r} is no public key", code="invalid_key", cure="it looks like ed25519:A1b2...")
+        raise EdgePandaError(
+            f"{text!r} is no public key", code="invalid_key", where="key", cure="it looks like ed25519:A1b2..."
+        )
     return public
 
 

@@ -95,17 +95,21 @@ def check_list(new: PeerList, *, site: str, site_key: bytes, known: PeerList | N
     except ValueError:
         signature = b""
     if new.site != site or not verify(site_key, _list_text(new), signature):
-        raise PeersError("the list of peers is not signed by this site")
+        raise PeersError("the list of peers is not signed by this site", where=new.site)
     for peer in new.peers:
         decode_key(peer.key)
     if known is None:
         return new
     if new.revision < known.revision:
-        raise PeersError(f"revision {new.revision} is older than {known.revision}", code="peers_older")
+        raise PeersError(
+            f"revision {new.revision} is older than {known.revision}", code="peers_older", where="revision"
+        )
     accepted = _accepted_operators(new, known)
     for peer in new.peers:
         if peer.role == "operator" and not peer.revoked and peer.key not in accepted:
-            raise PeersError(f"no operator vouched for the operator {peer.name!r}", code="peers_operator")
+            raise PeersError(
+                f"no operator vouched for the operator {peer.name!r}", code="peers_operator", where=peer.name
+            )
     return new
 
 
@@ -126,7 +130,12 @@ def add(peers: PeerList, peer: Peer) -> PeerList:
     decode_key(peer.key)
     for other in peers.peers:
         if other.name == peer.name and other.key != peer.key and not other.revoked:
-            raise PeersError(f"another peer is called {peer.name!r}", code="name_taken", cure="choose another name")
+            raise PeersError(
+                f"another peer is called {peer.name!r}",
+                code="name_taken",
+                where="name",
+                cure=f"choose another name, or first `edgepanda nodes remove {peer.name}` if its key was made anew",
+            )
     kept = tuple(p for p in peers.peers if p.key != peer.key)
     return msgspec.structs.replace(peers, revision=peers.revision + 1, peers=(*kept, peer), signature="")
 
@@ -134,7 +143,9 @@ def add(peers: PeerList, peer: Peer) -> PeerList:
 def revoke(peers: PeerList, name: str) -> PeerList:
     """The next revision with the peer of this name revoked. Raises `PeersError` (`unknown_peer`)."""
     if name not in {p.name for p in peers.peers if not p.revoked}:
-        raise PeersError(f"there is no peer {name!r}", code="unknown_peer", cure="`edgepanda nodes` lists the nodes")
+        raise PeersError(
+            f"there is no peer {name!r}", code="unknown_peer", where="name", cure="`edgepanda nodes` lists the nodes"
+        )
     changed = tuple(msgspec.structs.replace(p, revoked=True) if p.name == name else p for p in peers.peers)
     return msgspec.structs.replace(peers, revision=peers.revision + 1, peers=changed, signature="")
 

@@ -337,7 +337,9 @@ def _encoded(body: messages.Body) -> bytes:
     encoded = _encode(body)
     if len(encoded) > ROOM:
         raise EnvelopeError(
-            f"a {type(body).__struct_config__.tag} of {len(encoded)} bytes; {ROOM} are allowed", code="oversized"
+            f"a {type(body).__struct_config__.tag} of {len(encoded)} bytes; {ROOM} are allowed",
+            code="oversized",
+            where="body",
         )
     return encoded
 

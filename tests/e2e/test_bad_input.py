@@ -156,7 +156,7 @@ async def _all_probed(place: Place) -> None:
         card = (await place.socket(name).request("status", {}))["card"]
         things = [*card["devices"].values(), *card.get("capabilities", {}).values()]
         if any(thing.get("state", "probing") == "probing" for thing in things):
-            raise EdgePandaError(f"{name} looks at its devices still", code="busy")
+            raise EdgePandaError(f"{name} looks at its devices still", code="busy", where="here")
 
 
 @contextlib.asynccontextmanager
@@ -688,7 +688,7 @@ async def test_a_node_whose_disk_refuses_says_so_and_goes_on(place: Place) -> No
 async def _says(node: LocalNode, code: str | None) -> None:
     problem = (await node.request("status", {}))["journal_problem"]
     if (problem or {}).get("code") != code:
-        raise EdgePandaError(f"the status says {problem}", code="busy")
+        raise EdgePandaError(f"the status says {problem}", code="busy", where="here")
 
 
 async def _directly(place: Place) -> None:

@@ -110,7 +110,7 @@ class Desk:
 
     def _reply(self, _peer: Peer, body: messages.Body) -> None:
         if len(msgspec.json.encode(body)) > self.largest_reply:
-            raise EnvelopeError("too large", code="oversized")
+            raise EnvelopeError("too large", code="oversized", where="here")
         assert isinstance(body, messages.Reply)
         self.replies.append(body)
 

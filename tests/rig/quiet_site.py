@@ -243,7 +243,7 @@ class QuietDevices:
 
     def action(self, name: str, _action: str) -> Action:
         if name not in ("job.safe", "job.unsafe"):
-            raise EdgePandaError(f"no {name}", code="unknown_device")
+            raise EdgePandaError(f"no {name}", code="unknown_device", where="here")
         return _action_of(name)
 
     async def call(self, _name: str, _action: str, _args: Any, *, task: str, attempt: int, **_rest: Any) -> CallResult:

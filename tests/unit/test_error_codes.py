@@ -89,6 +89,11 @@ def test_an_error_without_a_cure_of_its_own_has_the_usual_one() -> None:
     assert EdgePandaError("no", code="of_a_newer_version", where="x").cure == ""
 
 
+def test_an_error_must_name_its_place() -> None:
+    with pytest.raises(TypeError, match="where"):
+        EdgePandaError("no")  # type: ignore[call-arg]
+
+
 def test_the_page_is_made_from_the_table() -> None:
     if os.environ.get("EDGEPANDA_WRITE_DOCS"):
         PAGE.write_text(as_markdown())

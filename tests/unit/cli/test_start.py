@@ -109,7 +109,7 @@ def test_a_fault_of_our_own_is_no_traceback(
     ],
 )
 def test_exit_codes_of_errors(code: str, exit_with: int) -> None:
-    assert exit_code(EdgePandaError("x", code=code)) == exit_with
+    assert exit_code(EdgePandaError("x", code=code, where="here")) == exit_with
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,9 @@ async def test_the_changes_of_one_turn_share_a_commit(tmp_path: Path, monkeypatc
         assert [event.seq for event in desk.published] == list(range(1, 11))
 
 
-@pytest.mark.parametrize("error", [StorageError("full", code="storage_full"), OverflowError("too large for SQLite")])
+@pytest.mark.parametrize(
+    "error", [StorageError("full", code="storage_full", where="here"), OverflowError("too large for SQLite")]
+)
 async def test_a_refused_commit_answers_and_forgets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -75,7 +77,7 @@ async def test_what_came_during_the_refused_commit_is_told_too(tmp_path: Path, m
 
         async def append(*_: Any, **__: Any) -> Any:
             await gate
-            raise StorageError("full", code="storage_full")
+            raise StorageError("full", code="storage_full", where="here")
 
         monkeypatch.setattr(desk.ledger, "append", append)
         first = desk.ask("task.submit", id="task-0001", capability="job.safe")
@@ -96,7 +98,7 @@ async def test_a_full_disk_is_tried_again_after_a_pause_and_not_at_once(
         desk.joins(slots=0)
         await desk.submit("task-0001")
         disk = Disk(desk, monkeypatch)
-        disk.error = StorageError("full", code="storage_full")
+        disk.error = StorageError("full", code="storage_full", where="here")
         desk.fleet.nodes["n1"].slots = 2
         desk.book.before_flush(desk.leases.match)
         for _ in range(200):
@@ -130,7 +132,7 @@ async def test_who_waits_is_answered_with_what_the_ledger_has(tmp_path: Path, mo
         await desk.submit("task-0001")
         waiting = desk.ask("task.wait", id="task-0001", timeout=0.2)
         disk = Disk(desk, monkeypatch)
-        disk.error = StorageError("full", code="storage_full")
+        disk.error = StorageError("full", code="storage_full", where="here")
         desk.say(messages.Started, "task-0001")
         await desk.settle()
         disk.error = None
@@ -157,7 +159,7 @@ async def test_a_counter_that_was_taken_in_a_lost_turn_counts_as_new(
         desk.joins()
         await desk.submit("task-0001")
         disk = Disk(desk, monkeypatch)
-        disk.error = EdgePandaError("full", code="storage_full")
+        disk.error = EdgePandaError("full", code="storage_full", where="here")
         assert await desk.answer("task.cancel", id="task-0001", counter=7) == "storage_full"
         disk.error = None
         assert (await desk.answer("task.cancel", id="task-0001", counter=7))["state"] == "leased"

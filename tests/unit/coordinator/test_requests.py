@@ -264,7 +264,7 @@ async def test_peers_are_let_in_named_and_revoked_and_it_is_recorded(tmp_path: P
 
 async def test_a_body_that_cannot_be_read_is_answered(tmp_path: Path) -> None:
     with at_desk(tmp_path) as desk:
-        desk.requests.refuse_body("r1", desk.me, EdgePandaError("what", code="malformed"))
+        desk.requests.refuse_body("r1", desk.me, EdgePandaError("what", code="malformed", where="here"))
         error = desk.replies[0].error
         assert error is not None
         assert (desk.replies[0].id, error.code, error.data["code"]) == ("r1", -32602, "malformed")

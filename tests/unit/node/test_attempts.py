@@ -163,7 +163,7 @@ async def test_what_cannot_be_journaled_does_not_begin(tmp_path: Path, monkeypat
     with at_bench(tmp_path, monkeypatch) as bench:
 
         async def full(*_: Any, **__: Any) -> None:
-            raise StorageError("full", code="storage_full")
+            raise StorageError("full", code="storage_full", where="here")
 
         monkeypatch.setattr(bench.journal, "record", full)
         bench.accept(safe=False)

@@ -108,7 +108,7 @@ async def test_a_disk_that_refuses_is_no_reason_not_to_move(tmp_path: Path, monk
             return []
 
         def upsert(self, _row: object) -> None:
-            raise StorageError("full", code="storage_full")
+            raise StorageError("full", code="storage_full", where="here")
 
     monkeypatch.setattr(memory._documents, "table", lambda _name: Full())
     await moved(memory, 30.0)

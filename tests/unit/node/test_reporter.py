@@ -140,7 +140,7 @@ async def test_what_the_bus_cannot_take_now_is_said_when_it_can(tmp_path: Path) 
     desk = Desk(tmp_path)
     await desk.begin("task-0001")
     first = desk.end("task-0000")
-    desk.bus.refuses = EdgePandaError("too much waits", code="queue_full")
+    desk.bus.refuses = EdgePandaError("too much waits", code="queue_full", where="here")
     second = desk.end("task-0001", journaled=True)
     await desk.settle()
     assert desk.reporter.unacknowledged == {("task-0000", 1), ("task-0001", 1)}
@@ -169,7 +169,7 @@ async def test_a_full_disk_is_shown_and_the_report_goes_out_all_the_same(
     desk = Desk(tmp_path)
 
     async def full(*_: object, **__: object) -> None:
-        raise StorageError("full", code="storage_full")
+        raise StorageError("full", code="storage_full", where="here")
 
     monkeypatch.setattr(desk.journal, "record_finished", full)
     report = desk.end("task-0001", journaled=True)
