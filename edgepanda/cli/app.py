@@ -99,7 +99,9 @@ def _fault(error: Exception, words: list[str]) -> EdgePandaError:
     if {"-v", "--verbose"} & set(words):
         import traceback
 
-        traceback.print_exc()
+        from edgepanda.redact import redact
+
+        sys.stderr.write(redact(traceback.format_exc()))
     return EdgePandaError(
         f"a fault in EdgePanda itself: {type(error).__name__}: {error}",
         code="internal",
@@ -109,10 +111,12 @@ def _fault(error: Exception, words: list[str]) -> EdgePandaError:
 
 
 def _tell(error: EdgePandaError, as_json: bool) -> int:
+    from edgepanda.redact import redact, redact_value
+
     if as_json:
-        document: dict[str, Any] = {"error": error.as_dict()}
+        document: dict[str, Any] = {"error": redact_value(error.as_dict())}
         print(json.dumps(document, ensure_ascii=False, default=str), flush=True)
     else:
         for line in error.lines():
-            print(f"error: {line}", file=sys.stderr, flush=True)
+            print(f"error: {redact(line)}", file=sys.stderr, flush=True)
     return exit_code(error)

@@ -108,7 +108,23 @@ def command(
 def quiet(settings: Settings) -> None:
     """Logging of a command that talks to the site: nothing, or everything with -v."""
     level = logging.DEBUG if settings.verbose else logging.CRITICAL
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    discreet_logging(level, "%(levelname)s %(name)s: %(message)s")
+
+
+class _Discreet(logging.Formatter):
+    """Takes secrets out of a whole entry, its traceback included: libraries log too, and know nothing of ours."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from edgepanda.redact import redact
+
+        return redact(super().format(record))
+
+
+def discreet_logging(level: int, form: str) -> None:
+    """Log to standard error, without secrets."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Discreet(form))
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 def ask(settings: Settings, work: Callable[[AsyncClient], Awaitable[T]], *, watch: bool = False) -> T:

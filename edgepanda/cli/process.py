@@ -7,12 +7,11 @@ import ctypes
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from edgepanda import sdnotify
-from edgepanda.cli.common import Settings
+from edgepanda.cli.common import Settings, discreet_logging
 
 SUPERVISOR = "EDGEPANDA_SUPERVISOR"  # process id of the `edgepanda up` that started this process
 _PR_SET_PDEATHSIG = 1
@@ -27,7 +26,7 @@ def daemon_logging(settings: Settings) -> None:
     timed = "JOURNAL_STREAM" not in os.environ and SUPERVISOR not in os.environ
     form = ("%(asctime)s " if timed else "") + "%(levelname)s %(name)s: %(message)s"
     level = logging.DEBUG if settings.verbose else logging.INFO
-    logging.basicConfig(level=level, format=form, stream=sys.stderr)
+    discreet_logging(level, form)
 
 
 def serve(run: Callable[[Ready], Coroutine[Any, Any, None]]) -> int:

@@ -11,7 +11,8 @@ import msgspec
 from edgepanda.model.config import Loaded
 from edgepanda.model.config_lines import Key, Lines
 from edgepanda.model.config_types import ENTRIES, TABLES, Capability, Config
-from edgepanda.model.config_words import Field, dotted, fields_of, redacted
+from edgepanda.model.config_words import Field, dotted, fields_of
+from edgepanda.redact import redact_value
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -56,7 +57,7 @@ def _table(fields: dict[str, Field], given: dict[str, Any], at: Key, lines: Line
 def _value(field: Field, given: dict[str, Any], at: Key, lines: Lines) -> Value:
     key = (*at, field.name)
     line = lines.of(key) if field.name in given else 0
-    value = redacted(field.name, given.get(field.name, field.default))
+    value = redact_value(given.get(field.name, field.default), field.name)
     return Value(dotted(key), value, line, field.unit, field.restart)
 
 

@@ -10,9 +10,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 
 _LONGEST = 60
-_PASSWORD = re.compile(r"(://[^:@/\s]*):\S*@")
-_SECRET = re.compile(r"passw|secret|token|api_?key|credential", re.IGNORECASE)
-_POINTERS = ("_file", "_env")  # where a secret is, which is none itself
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -100,22 +97,11 @@ def found(value: Any) -> str:
     if isinstance(value, list):
         return f"a list of {len(value)}"
     if isinstance(value, str):
-        value = redacted("", value)
+        from edgepanda.redact import redact  # not needed where nothing is wrong
+
+        value = redact(value)
         return json.dumps(value if len(value) <= _LONGEST else f"{value[:_LONGEST]}...", ensure_ascii=False)
     return toml(value)
-
-
-def redacted(key: str, value: Any) -> Any:
-    """The value without secrets: passwords in URLs, and texts whose key says that they are secret."""
-    if isinstance(value, dict):
-        return {name: redacted(name, item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [redacted(key, item) for item in value]
-    if not isinstance(value, str):
-        return value
-    if value and _SECRET.search(key) and not key.endswith(_POINTERS):
-        return "***"
-    return _PASSWORD.sub(r"\1:***@", value)
 
 
 def toml(value: Any) -> str:

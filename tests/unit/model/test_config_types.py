@@ -13,7 +13,8 @@ from edgepanda.drivers.base import Driver
 from edgepanda.drivers.command_config import CommandConfig
 from edgepanda.model.config_lines import Lines
 from edgepanda.model.config_types import DRIVERS, ENTRIES, TABLES, Capability, Config
-from edgepanda.model.config_words import allowed, fields_of, redacted, toml
+from edgepanda.model.config_words import allowed, fields_of, toml
+from edgepanda.redact import redact_value
 
 
 @pytest.mark.parametrize("kind", [*TABLES.values(), *ENTRIES.values()], ids=lambda kind: kind.__name__)
@@ -74,7 +75,7 @@ text = '''
 
 
 def test_secrets_are_not_shown() -> None:
-    shown = redacted("", {"url": "mqtt://me:secret@x", "api_key": "k", "password_file": "f", "a": ["http://a:b@c"]})
+    shown = redact_value({"url": "mqtt://me:secret@x", "api_key": "k", "password_file": "f", "a": ["http://a:b@c"]})
     assert shown == {"url": "mqtt://me:***@x", "api_key": "***", "password_file": "f", "a": ["http://a:***@c"]}
 
 
