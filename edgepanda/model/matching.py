@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -142,8 +141,3 @@ def choose(
 
     able_offers = [o for o in offers if able(o) and _fits(o, task.node, task.device, task.labels)]
     return min(able_offers, key=rank, default=None)
-
-
-def in_order(tasks: Iterable[tuple[Any, Task]]) -> list[Any]:
-    """Keys of queued tasks in the order in which they are served: priority, then age (ids sort by age)."""
-    return [key for key, task in sorted(tasks, key=lambda item: (-item[1].priority, item[1].id))]

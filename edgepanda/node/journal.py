@@ -85,7 +85,10 @@ class Journal:
     # Attempts. Each of these returns after its commit; calls that are not awaited are still recorded in order.
 
     async def record(self, *rows: AttemptRow, outbox: Sequence[OutboxItem] = ()) -> None:
-        """Record new attempts, and put items into the outbox with them. Raises `journal_duplicate`."""
+        """Record new attempts, and put items into the outbox with them, to be kept until they are acknowledged.
+
+        An item whose id is there already changes nothing. Raises `journal_duplicate`, `outbox_full`.
+        """
         await self._submit(Change(record=rows, outbox=outbox, head=self._newest))
 
     async def advance(
@@ -137,10 +140,6 @@ class Journal:
         return [attempt_row(row) for row in rows]
 
     # The outbox.
-
-    async def enqueue(self, *items: OutboxItem) -> None:
-        """Keep items until they are acknowledged; one whose id is there already changes nothing. `outbox_full`."""
-        await self._submit(Change(outbox=items, head=self._newest))
 
     async def acknowledge(self, ids: Sequence[str], head: Head | None = None) -> None:
         """Remove items, close the attempts whose end they reported, and keep the head that came with the word.

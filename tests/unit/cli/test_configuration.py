@@ -89,7 +89,7 @@ def test_where_the_embedded_broker_listens(listen: str, found: tuple[str, int], 
 @pytest.mark.parametrize("listen", ["", ":1883", "127.0.0.1:x", "127.0.0.1:99999", "mqtt://127.0.0.1", "a@b:1"])
 def test_a_wrong_address_names_file_and_key(listen: str, tmp_path: Path) -> None:
     with pytest.raises(EdgePandaError) as caught:
-        listen_address(loaded(tmp_path, f'[broker]\nlisten = "{listen}"'))
+        loaded(tmp_path, f'[broker]\nlisten = "{listen}"')
     assert caught.value.code == "config_invalid"
     assert caught.value.where.endswith("edgepanda.toml:2: broker.listen")
 

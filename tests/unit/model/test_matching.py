@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgepanda.model.card import Action, Offer
-from edgepanda.model.matching import Claimant, RoutingError, choose, in_order, route
+from edgepanda.model.matching import Claimant, RoutingError, choose, route
 from edgepanda.model.task import Task
 
 ACTION = Action(tier=1, replay="safe")
@@ -133,9 +133,3 @@ def test_a_pinned_task_waits_for_its_node():
 def test_who_declined_is_left_out_until_its_card_changes():
     assert chosen(excluded={"attic": 1}, attic=claim("attic", revision=1)) is None
     assert chosen(excluded={"attic": 1}, attic=claim("attic", revision=2)) == "attic"
-
-
-def test_higher_priority_goes_first_then_the_older():
-    tasks = [("c", 0), ("a", 0), ("b", 5)]
-    listed = [(name, Task(id=f"task-000{name}", capability="a.b", priority=p)) for name, p in tasks]
-    assert in_order(listed) == ["b", "a", "c"]

@@ -126,7 +126,7 @@ async def test_one_refusal_leaves_what_came_with_it_whole(journal: Journal) -> N
         journal.record(row("t1")),
         journal.advance("nothing", 1, "began", outbox=[item("never")]),
         journal.record_finished("t1", 1, b"{}", item("end")),
-        journal.enqueue(item("more")),
+        journal.record(outbox=[item("more")]),
         journal.acknowledge(["end"]),
         return_exceptions=True,
     )
@@ -137,33 +137,33 @@ async def test_one_refusal_leaves_what_came_with_it_whole(journal: Journal) -> N
 
 async def test_the_outbox_keeps_its_order_and_one_of_each(journal: Journal) -> None:
     names = [f"i{n}" for n in (5, 3, 9, 1, 7)]
-    await journal.enqueue(*map(item, names))
-    await journal.enqueue(OutboxItem("i3", "report", b"another"), item("i0"))
+    await journal.record(outbox=list(map(item, names)))
+    await journal.record(outbox=[OutboxItem("i3", "report", b"another"), item("i0")])
     assert [one.id for one in journal.outbox()] == [*names, "i0"]
     assert journal.outbox()[1].body == item("i3").body
     third = journal.outbox(limit=3)[-1]
     assert [one.id for one in journal.outbox(after=third.seq)] == ["i1", "i7", "i0"]
-    await asyncio.gather(journal.enqueue(item("i3")), journal.acknowledge(["i3"]))
+    await asyncio.gather(journal.record(outbox=[item("i3")]), journal.acknowledge(["i3"]))
     await journal.acknowledge(names)
-    await journal.enqueue(item("i8"))
+    await journal.record(outbox=[item("i8")])
     assert [one.id for one in journal.outbox()] == ["i0", "i8"]
 
 
 async def test_a_full_outbox_says_so(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_rows, "MAX_OUTBOX", 2)
-    await journal.enqueue(item("a"), item("b"))
+    await journal.record(outbox=[item("a"), item("b")])
     with pytest.raises(JournalError) as caught:
-        await journal.enqueue(item("c"))
+        await journal.record(outbox=[item("c")])
     assert refused(caught) == "outbox_full"
     await journal.acknowledge(["a"])
-    await journal.enqueue(item("c"))
+    await journal.record(outbox=[item("c")])
     assert [one.id for one in journal.outbox()] == ["b", "c"]
 
 
 async def test_the_newest_head_is_kept_with_the_next_commit(path: Path) -> None:
     journal = Journal.open(path)
     await journal.note_coordinator("L", 1)
-    await journal.enqueue(item("a"), item("b"))
+    await journal.record(outbox=[item("a"), item("b")])
     await journal.acknowledge(["a"], Head("L", 7, "h7"))
     await journal.acknowledge(["b"], Head("L", 5, "h5"))
     await journal.acknowledge([], Head("L", 9, "h9"))

@@ -152,7 +152,7 @@ async def test_what_the_bus_cannot_take_now_is_said_when_it_can(tmp_path: Path) 
 
 async def test_an_entry_of_the_outbox_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    await desk.journal.enqueue(OutboxItem("bad-1", "t", b"{"), OutboxItem("bad-2", "t", b'{"type":"nothing"}'))
+    await desk.journal.record(outbox=[OutboxItem("bad-1", "t", b"{"), OutboxItem("bad-2", "t", b'{"type":"nothing"}')])
     await desk.begin("task-0001")
     report = desk.end("task-0001", journaled=True)
     await desk.settle()
