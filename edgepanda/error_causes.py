@@ -8,6 +8,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "internal": ("a case that nobody thought of", "files of two versions of EdgePanda in one environment"),
     "interrupted": ("the power failed or the board was reset", "the process was killed, perhaps for want of memory"),
     "extra_missing": ("EdgePanda was installed without the extra", "another Python environment is in use"),
+    "already_running": ("it was started in another terminal", "a service starts it when the machine starts"),
     "process_ended": (
         "its configuration or a file of its own cannot be used",
         "it was killed, perhaps for want of memory",

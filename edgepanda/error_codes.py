@@ -35,6 +35,10 @@ AREAS: dict[str, dict[str, Code]] = {
         "extra_missing": Code(
             "An optional part is not installed.", "Install the extra that the message names, as in 'edgepanda[broker]'."
         ),
+        "already_running": Code(
+            "`edgepanda up` runs for this configuration already.",
+            "`edgepanda status` shows how the site stands; end the first one before you start another.",
+        ),
         "process_ended": Code(
             "One of the processes that `edgepanda up` starts ended before it was ready.",
             "Its own last lines say why; start it alone, as in `edgepanda node -v`.",
@@ -258,9 +262,11 @@ CODES: dict[str, Code] = {
 
 
 def usual_cure(code: str) -> str:
-    """The next step of a code as a clause, to stand in an error after a semicolon; empty for a code that is none."""
+    """The next step of a code as a clause, to stand in an error after a semicolon; empty where nothing has to be done,
+    and for a code of another version.
+    """
     entry = CODES.get(code)
-    cure = entry.cure.removesuffix(".") if entry else ""
+    cure = entry.cure.removesuffix(".") if entry and not entry.cure.startswith("Nothing ") else ""
     return cure[:1].lower() + cure[1:]
 
 

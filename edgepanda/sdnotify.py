@@ -7,6 +7,8 @@ import contextlib
 import os
 import socket
 
+ERROR = "X_EDGEPANDA_ERROR="  # and the error that ends a process, as JSON, for its supervisor
+
 
 def notify(*lines: str) -> None:
     """Tell systemd, for example `READY=1`, `STOPPING=1`, `STATUS=...`."""

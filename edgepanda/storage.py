@@ -125,7 +125,9 @@ class FileLock:
         except BlockingIOError:
             owner = _owner(descriptor)
             os.close(descriptor)
-            raise storage_error("storage_locked", self.guarded, f"process {owner} has this file open") from None
+            locked = storage_error("storage_locked", self.guarded, f"process {owner} has this file open")
+            locked.details["pid"] = owner
+            raise locked from None
         except OSError as error:
             os.close(descriptor)
             raise from_os_error(error, self.path, "lock the file") from error

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from edgepanda.errors import EdgePandaError
+from edgepanda.services.port_owner import port_owner
 
 if TYPE_CHECKING:
     from edgepanda.services.broker_accounts import Accounts
@@ -163,11 +164,13 @@ def _loopback(host: str) -> str:
 def _cannot_listen(host: str, port: int, error: OSError) -> EdgePandaError:
     where = f"{_shown(host)}:{port}"
     if error.errno == errno.EADDRINUSE:
+        owner = port_owner(port)
         return EdgePandaError(
-            f"something listens on {where} already",
+            f"{owner or 'something'} listens on {where} already",
             code="port_in_use",
             where="broker.listen",
-            cure="does `edgepanda up` run here already? else stop it, or choose another port",
+            cure="`edgepanda status` if it is this site's own; else stop it, or set another port"
+            + ("" if owner else f"; `sudo ss -ltnp sport = :{port}` shows whose it is"),
         )
     return EdgePandaError(f"cannot listen on {where}: {error.strerror}", code="cannot_listen", where="broker.listen")
 

@@ -45,7 +45,7 @@ class LazyGroup(click.Group):
 
             near = difflib.get_close_matches(name, COMMANDS, n=1)
             cure = f"did you mean `edgepanda {near[0]}`?" if near else "`edgepanda --help` lists the commands"
-            raise click.UsageError(f"there is no command {name!r}; {cure}")
+            raise EdgePandaError(f"there is no command {name!r}", code="usage", where="COMMAND", cure=cure)
         return super().resolve_command(ctx, args)
 
 
@@ -119,4 +119,8 @@ def _tell(error: EdgePandaError, as_json: bool) -> int:
     else:
         for line in error.lines():
             print(f"error: {redact(line)}", file=sys.stderr, flush=True)
+    if "NOTIFY_SOCKET" in os.environ:
+        from edgepanda.sdnotify import ERROR, notify
+
+        notify(f"STATUS={redact(str(error))}", ERROR + json.dumps(redact_value(error.as_dict()), default=str))
     return exit_code(error)

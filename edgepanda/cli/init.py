@@ -32,6 +32,7 @@ class Made(msgspec.Struct, kw_only=True, omit_defaults=True):
     node_key: str
     operator: str = ""
     operator_key_file: str = ""
+    embedded_broker: bool = False
     made: list[str] = []
     next: list[str] = []
 
@@ -156,6 +157,7 @@ def make_site(path: Path, *, name: str, site: str, broker: str, operator_key: Pa
         node_key=encode_key(node.public) if node is not None else "",
         operator=operator_name,
         operator_key_file=str(key_file),
+        embedded_broker=loaded.config.broker.embedded,
         made=made,
         next=[f"edgepanda up{_option(path)}"],
     )
@@ -323,9 +325,13 @@ def lines(made: Made) -> list[str]:
     told += ["", *aligned_fields(rows), ""]
     if not made.operator:
         return [*told, "Next, at the site, as an operator:", f"    {made.next[0]}", f"then here: {made.next[1]}"]
-    return [
-        *told,
+    told += [
         f"Next: {made.next[0]}",
         "A second machine joins with: edgepanda init --node-only --name NAME \\",
         f"    --site {made.site} --site-key {made.site_key} --broker URL",
     ]
+    if made.embedded_broker:
+        told.append(
+            "    but first name a broker that both reach as `url` in [broker]: the embedded one is for this machine"
+        )
+    return told

@@ -99,7 +99,7 @@ def _asked(view: TaskView) -> list[tuple[str, str]]:
         ("why", view.reason),
         ("asked", f"by {view.by or '?'} ({view.door}), {clock(view.created)}"),
         ("goal", view.goal),
-        ("arguments", plain(view.args)),
+        ("arguments", plain({name: value for name, value in view.args.items() if value is not None})),
         ("constraints", "\n".join(view.constraints)),
         ("labels", plain(view.labels)),
         ("limits", plain(limits)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import secrets
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from edgepanda import sdnotify
 from edgepanda.cli.process import SUPERVISOR
 from edgepanda.errors import EdgePandaError
 
@@ -20,6 +22,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before a restart
 STEADY_AFTER = 60.0  # seconds of life after which the pause begins anew
 LAST_WORDS = 1.0  # seconds for lines that are still in the pipe; a process of its own may hold that open longer
 LONGEST_LINE = 64 * 1024
+_ERROR_LINE = re.compile(r"error: .* \[[a-z_]+\]")
 
 
 class Listener(Protocol):
@@ -40,7 +43,7 @@ class Child:
         self.name, self._words, self._listener, self._end_within = name, tuple(words), listener, end_within
         self.ready = asyncio.Event()
         self.told: dict[str, str] = {}  # what it said beside READY=1
-        self.last_line = ""
+        self._last_words: list[str] = []  # errors, held back: `start` raises what it ended with
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._ending = False
@@ -82,13 +85,14 @@ class Child:
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
         pause = FIRST_PAUSE
-        with self._notifications():
+        with self._notifications() as sock:
             while True:
                 began = loop.time()
                 code = await self._run_once()
                 if self._ending:
                     return
                 if not self.ready.is_set():
+                    self._notified(sock)
                     raise self._failure(code)
                 if loop.time() - began >= STEADY_AFTER:
                     pause = FIRST_PAUSE
@@ -130,8 +134,17 @@ class Child:
                 continue  # longer than we take: dropped
             if not line:
                 return
-            self.last_line = line.decode(errors="replace").rstrip()
-            self._listener.line(self.name, self.last_line)
+            text = line.decode(errors="replace").rstrip()
+            if not self.ready.is_set() and _ERROR_LINE.fullmatch(text):
+                self._last_words.append(text)
+            else:
+                self._say_last_words()
+                self._listener.line(self.name, text)
+
+    def _say_last_words(self) -> None:
+        for text in self._last_words:
+            self._listener.line(self.name, text)
+        self._last_words.clear()
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -146,32 +159,39 @@ class Child:
             await process.wait()
 
     @contextlib.contextmanager
-    def _notifications(self) -> Iterator[None]:
+    def _notifications(self) -> Iterator[socket.socket]:
         loop = asyncio.get_running_loop()
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
             sock.bind("\0" + self._address[1:])
             loop.add_reader(sock.fileno(), self._notified, sock)
             try:
-                yield
+                yield sock
             finally:
                 loop.remove_reader(sock.fileno())
 
     def _notified(self, sock: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
-            lines = sock.recv(4096).decode(errors="replace").splitlines()
-            self.told |= dict(line.split("=", 1) for line in lines if "=" in line)
-            if "READY=1" in lines:
-                self._listener.happened(self.name, "ready")
-                self.ready.set()
+            while True:
+                lines = sock.recv(LONGEST_LINE).decode(errors="replace").splitlines()
+                self.told |= dict(line.split("=", 1) for line in lines if "=" in line)
+                if "READY=1" in lines:
+                    self._listener.happened(self.name, "ready")
+                    self.ready.set()
 
     def _failure(self, code: int) -> EdgePandaError:
-        """Its own last words, `error: what happened [code]`, where it had any."""
-        said = re.fullmatch(r"error: (.*) \[([a-z_]+)\]", self.last_line)
-        return EdgePandaError(
-            f"the {self.name} could not start: {said[1] if said else _ended(code)}",
-            code=said[2] if said else "process_ended",
-            where=self.name,
-        )
+        """The error that it told of itself, which it has printed too; else how it ended."""
+        told = self.told.get(sdnotify.ERROR.removesuffix("="))
+        if told is None:
+            self._say_last_words()
+            return EdgePandaError(
+                f"the {self.name} could not start: {_ended(code)}",
+                code="process_ended",
+                where=self.name,
+                cure=f"what it printed says why; `edgepanda {self.name} -v` starts it alone",
+            )
+        error = EdgePandaError.from_dict(json.loads(told))
+        error.message = f"the {self.name} could not start: {error.message}"
+        return error
 
 
 def _ended(code: int) -> str:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +18,7 @@ from edgepanda.cli.local import LocalNode
 from edgepanda.cli.out import emit, say
 from edgepanda.cli.supervisor import Child, stop_all
 from edgepanda.errors import EdgePandaError
+from edgepanda.storage import FileLock, StorageError, make_folder
 
 if TYPE_CHECKING:
     from edgepanda.model.config import Loaded
@@ -59,7 +61,34 @@ def up_command(settings: Settings) -> int:
     The embedded broker where [broker] names no url, the coordinator with [coordinator], the node with [node]. A process
     that dies is started again. Ctrl-C ends them: first the node, whose devices go to their safe state, then the rest.
     """
-    return asyncio.run(_up(settings, settings.load()))
+    loaded = settings.load()
+    wanted = planned(loaded)
+    with _alone(loaded):
+        return asyncio.run(_up(settings, loaded, wanted))
+
+
+@contextlib.contextmanager
+def _alone(loaded: Loaded) -> Iterator[None]:
+    """Nobody else starts the processes of this configuration meanwhile. Raises `EdgePandaError` (`already_running`)."""
+    make_folder(loaded.run_dir)
+    lock = FileLock(loaded.run_dir / "up")
+    try:
+        lock.acquire()
+    except StorageError as error:
+        if error.code != "storage_locked":
+            raise
+        pid = error.details["pid"]
+        raise EdgePandaError(
+            f"this site is running already: `edgepanda up` is process {pid}",
+            code="already_running",
+            where=str(loaded.path),
+            cure=f"`edgepanda status` shows how it stands; Ctrl-C where it runs ends it, or `kill {pid}`",
+            details={"pid": pid},
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def planned(loaded: Loaded) -> list[str]:
@@ -81,13 +110,13 @@ def planned(loaded: Loaded) -> list[str]:
     return names
 
 
-async def _up(settings: Settings, loaded: Loaded) -> int:
+async def _up(settings: Settings, loaded: Loaded, wanted: list[str]) -> int:
     printer = _Printer(settings.json)
     words = ["--config", str(loaded.path.absolute()), *(["-v"] if settings.verbose else [])]
     drain = loaded.config.node.drain if loaded.config.node else 0.0
     children = [
         Child(name, [name, *words], printer, end_within=END_WITHIN + (drain if name == "node" else 0.0))
-        for name in planned(loaded)
+        for name in wanted
     ]
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 a coroutine always runs in one

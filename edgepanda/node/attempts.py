@@ -382,13 +382,14 @@ class Attempts:
         code, message = error.code, str(error)
         if attempt.why == "superseded":
             outcome, code, message = "failed", "superseded", str(superseded(attempt.device))
-        evidence = tuple(error.details.get("evidence", ())) if isinstance(error.details, dict) else ()
+        details = dict(error.details)
+        evidence = tuple(details.pop("evidence", ()))
         finished = Finished(
             outcome=outcome,
             code=code,
             message=message,
             evidence=evidence,
-            value=error.details or None,
+            value=details or None,
             output=(*attempt.head, *attempt.tail),
         )
         return self._report(attempt, finished)

@@ -51,7 +51,8 @@ def test_neither_does_an_error_of_the_command(
 
 def test_nor_its_details(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise EdgePandaError("no", code="usage", details={"password": PASSWORD, "urls": [f"mqtt://me:{PASSWORD}@x"]})
+        details = {"password": PASSWORD, "urls": [f"mqtt://me:{PASSWORD}@x"]}
+        raise EdgePandaError("no", code="usage", where="here", details=details)
 
     monkeypatch.setattr(app.LazyGroup, "main", fail)
     app.run(["version", "--json"])
