@@ -170,6 +170,13 @@ AREAS: dict[str, dict[str, Code]] = {
         "expired": Code("The task was too old to begin.", "Submit it again; --valid-for gives more time."),
         "lost": Code("The node that had the task was not heard of again.", "`edgepanda nodes` shows which are away."),
         "io": Code("The hardware did not answer as it should.", "Check wires and power, then try again."),
+        "no_evidence": Code(
+            "The work says that it succeeded, and shows nothing for it.",
+            "Let its driver or program report evidence; `edgepanda show ID` has what it said.",
+        ),
+        "criterion_not_met": Code(
+            "A criterion of the task was not met.", "`edgepanda show ID` has each criterion with its answer."
+        ),
         "failed": Code("The work says that it failed.", "`edgepanda show ID` has its reason and output."),
         "interlock": Code(
             "The device may not act as things stand, for safety's sake.", "The message says what is in the way."
@@ -208,6 +215,21 @@ AREAS: dict[str, dict[str, Code]] = {
             "A node has seen more entries than the ledger has.", "Its end was cut off, or an older copy came back."
         ),
         "chain_foreign": Code("A node has seen another ledger.", "Check which of the two is the site's."),
+        "payload_changed": Code(
+            "What an entry of the ledger says is not what was recorded.",
+            "Somebody changed the file: bring back a copy.",
+        ),
+        "payload_stray": Code(
+            "The ledger has contents for an entry that it does not have.",
+            "Somebody changed the file: bring back a copy.",
+        ),
+        "task_without_event": Code(
+            "The ledger has a task that no entry tells of.", "Somebody changed the file: bring back a copy."
+        ),
+        "task_state_changed": Code(
+            "A task's state is not the one that the ledger's entries tell.",
+            "Somebody changed the file: bring back a copy.",
+        ),
         "ledger_no_event": Code("The ledger has no entry of this number.", "`edgepanda audit log` lists them."),
     },
     "Storage": {
@@ -222,6 +244,10 @@ AREAS: dict[str, dict[str, Code]] = {
         "storage_damaged": Code(
             "A file is damaged.",
             "Stop the process, keep the damaged file, and put a copy from before the damage in its place.",
+        ),
+        "storage_refused": Code(
+            "SQLite refused what was to be done, and not for want of the disk.",
+            "Run it again with -v, and report what it prints; what was recorded is intact.",
         ),
         "storage_locked": Code(
             "Another process has this file.", "Stop that process first, or ask it instead of opening its file."

@@ -20,31 +20,51 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/errors.md"
 
 
-_PLACES = {"storage_error": 0, "_add": 0, "NeverBegan": 1}  # calls that take a code, and as which argument
+_PLACES = {
+    "storage_error": 0,
+    "_add": 0,
+    "NeverBegan": 1,
+    "Problem": 0,
+    "Verdict": 1,
+}  # calls that take a code, and as which argument
 _CONFIG = re.compile(r"config_(syntax|type|value|key_\w+)")
 _CHOICES = ("Code", "Why")  # `Literal` types of codes
 
 
 def raised() -> set[str]:
-    """Codes in the source: `code=...`, `code = ...`, arguments of `_PLACES`, `Literal` types of `_CHOICES`, and words
-    of the configuration's problems.
+    """Codes in the source: `code=...`, `code = ...`, arguments of `_PLACES` (also by the name of a constant), values of
+    a table `_CODES`, `Literal` types of `_CHOICES`, and words of the configuration's problems.
     """
     found: set[str] = set()
     for folder in ("edgepanda", "drivers", "services"):
         for path in (ROOT / folder).rglob("*.py"):
             if path.name not in ("error_codes.py", "error_causes.py"):
-                found.update(text for node in ast.walk(ast.parse(path.read_text())) for text in _codes(node))
+                tree = ast.parse(path.read_text())
+                found.update(text for node in ast.walk(tree) for text in _codes(node, _constants(tree)))
     return found - {""}
 
 
-def _codes(node: ast.AST) -> Iterator[str]:
+def _constants(tree: ast.Module) -> dict[str, str]:
+    return {
+        node.targets[0].id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Constant)
+    }
+
+
+def _codes(node: ast.AST, constants: dict[str, str]) -> Iterator[str]:
     match node:
         case ast.keyword(arg="code", value=value) | ast.Assign(targets=[ast.Name(id="code")], value=value):
             yield from _texts(value)
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args) if len(args) > _PLACES.get(
             name, 99
         ):
-            yield from _texts(args[_PLACES[name]])
+            argument = args[_PLACES[name]]
+            yield from [constants.get(argument.id, "")] if isinstance(argument, ast.Name) else _texts(argument)
+        case ast.Assign(targets=[ast.Name(id="_CODES")], value=ast.Dict(values=values)):
+            yield from (text for each in values for text in _texts(each))
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript(slice=ast.Tuple(elts=texts))):
             yield from (text for each in texts if name in _CHOICES for text in _texts(each))
         case ast.Constant(value=str(text)) if _CONFIG.fullmatch(text):
@@ -55,6 +75,8 @@ def _texts(value: ast.expr) -> Iterator[str]:
     match value:
         case ast.IfExp(body=one, orelse=other):
             yield from (*_texts(one), *_texts(other))
+        case ast.Call(func=ast.Attribute(attr="get"), args=[_, default]):
+            yield from _texts(default)
         case ast.BoolOp(values=values):
             yield from (text for each in values for text in _texts(each))
         case ast.Constant(value=str(text)):
