@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from edgepanda.drivers.contract import ActionSpec, DriverError, JsonSchema, OnBusy, Replay, Tier
+from edgepanda.drivers.contract import ActionSpec, DriverError, JsonSchema, OnBusy, Replay, Tier, about
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 """The search path of commands and the one that they see."""
@@ -93,22 +93,25 @@ class CommandConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
 
     `{name}` in an element of `argv` stands for an argument; `{{name}}` is the text
     `{name}`, and braces around anything else are themselves. `tier` and `replay` have no default on
-    purpose. `env` names variables of the daemon that the command may see. `required_outputs` are patterns of files
-    below `outputs/`. `output_limit` is the number of bytes kept of each stream's head, and again of its tail.
-    `grace` is the time between INT, TERM and KILL.
+    purpose.
     """
 
-    argv: Annotated[list[str], msgspec.Meta(min_length=1, max_length=1024)]
-    tier: Tier
-    replay: Replay
-    description: str = ""
-    args: dict[Name, Argument] = {}
-    env: list[Name] = []
-    required_outputs: list[str] = []
-    output_limit: Annotated[int, msgspec.Meta(ge=1024, le=16 << 20, extra_json_schema={"unit": "byte"})] = 65536
-    timeout: Seconds = 600.0
-    grace: Seconds = 5.0
-    on_busy: OnBusy = "queue"
+    argv: Annotated[
+        list[str], msgspec.Meta(min_length=1, max_length=1024, description="The program and its arguments.")
+    ]
+    tier: Annotated[Tier, about("0 observes, 1 acts and can be undone, 2 cannot be undone.")]
+    replay: Annotated[Replay, about("safe: doing it again changes nothing; unsafe: anything else.")]
+    description: Annotated[str, about("What it does, for people.")] = ""
+    args: Annotated[dict[Name, Argument], about("Typed arguments, named in argv as {name}.")] = {}
+    env: Annotated[list[Name], about("Variables of the node that the program may see.")] = []
+    required_outputs: Annotated[list[str], about("Patterns of files below outputs/ without which it has failed.")] = []
+    output_limit: Annotated[
+        Annotated[int, msgspec.Meta(ge=1024, le=16 << 20, extra_json_schema={"unit": "byte"})],
+        about("What is kept of each stream's head, and again of its tail."),
+    ] = 65536
+    timeout: Annotated[Seconds, about("After this time it is ended.")] = 600.0
+    grace: Annotated[Seconds, about("Time between INT, TERM and KILL.")] = 5.0
+    on_busy: Annotated[OnBusy, about("What a second call does.")] = "queue"
 
     def __post_init__(self) -> None:
         used = [name for element in self.argv for _, name in split(element) if name is not None]

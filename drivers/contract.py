@@ -64,6 +64,15 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of every value of the contract: immutable, defaults stay off the wire."""
 
 
+def about(text: str, **extra: bool) -> msgspec.Meta:
+    """What a key of a device's configuration is for: `edgepanda device add DRIVER --help` shows it.
+
+    `gpio=True` marks a key whose value names a GPIO line (see `edgepanda.drivers.gpio`), `advised=True` one without
+    which something is refused later.
+    """
+    return msgspec.Meta(description=text, extra_json_schema=extra or None)
+
+
 def no_args() -> JsonSchema:
     """The argument schema of an action that takes none."""
     return {"type": "object", "properties": {}, "additionalProperties": False}

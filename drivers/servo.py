@@ -14,7 +14,7 @@ from edgepanda.drivers.base import Driver, action
 from edgepanda.drivers.context import Context
 from edgepanda.drivers.contract import CallResult, DriverError, Probe
 from edgepanda.drivers.servo_motion import RATE, ServoConfig, judge, move_seconds, way
-from edgepanda.drivers.servo_pins import Pulses, choose, connect
+from edgepanda.drivers.servo_pins import Pulses, check_line, choose, connect
 
 STATE_EVERY = 0.25
 """Seconds between two state notifications along a move."""
@@ -48,6 +48,8 @@ class Servo(Driver):
         limits = {"move": {"angle": angle, "speed": {"maximum": config.top_speed, "default": config.speed}}}
         try:
             backend = choose(config)
+            if backend.name == "lgpio":
+                check_line(config, backend.layer)
         except DriverError as error:
             return Probe(False, error.message, error.cure, config.simulate, limits)
         facts = {"backend": backend.name, "why": backend.why, "pin": config.place}

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from edgepanda.drivers.contract import Answer, DriverError
+from edgepanda.drivers.contract import Answer, DriverError, about
 
 RATE = 50
 """Positions a second along a move; a servo takes a pulse every 20 ms."""
@@ -29,28 +29,40 @@ class ChipLine(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return f"{self.chip} line {self.line}"
 
 
+Pin = Annotated[
+    Annotated[int, msgspec.Meta(ge=0, le=63)] | ChipLine,
+    about("The signal wire: GPIO number on a Raspberry Pi's header, or chip and line on any board.", gpio=True),
+]
+
+
 class ServoConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """One servo.
+    """One servo. The longer pulse may be that of `min_angle`, for a servo that is mounted the other way round."""
 
-    `pin` is the GPIO number (BCM) on a Raspberry Pi's header, or a `ChipLine`, which works on any board. `min_pulse_us`
-    is sent at `min_angle`, `max_pulse_us` at `max_angle`; the first may be the longer one for a servo that is mounted
-    the other way round. `speed` holds where a move names none, `max_speed` (default: `speed`) is never passed.
-    `max_travel` is the longest way of one move. `safe` is `"detach"` or an angle. `start` is where the servo stands
-    when nobody knows; without it the first move is refused.
-    """
-
-    pin: Annotated[int, msgspec.Meta(ge=0, le=63)] | ChipLine
-    min_pulse_us: PulseWidth = 1000.0
-    max_pulse_us: PulseWidth = 2000.0
-    min_angle: Angle = -90.0
-    max_angle: Angle = 90.0
-    speed: Speed = 90.0
-    max_speed: Speed | None = None
-    max_travel: Annotated[float, msgspec.Meta(gt=0, extra_json_schema={"unit": "degree"})] | None = None
-    safe: Literal["detach"] | Angle = "detach"
-    start: Angle | None = None
-    backend: Literal["auto", "gpiozero", "lgpio"] = "auto"
-    simulate: bool = False
+    pin: Pin
+    min_pulse_us: Annotated[PulseWidth, about("The pulse at min_angle.")] = 1000.0
+    max_pulse_us: Annotated[PulseWidth, about("The pulse at max_angle.")] = 2000.0
+    min_angle: Annotated[Angle, about("It never goes below.")] = -90.0
+    max_angle: Annotated[Angle, about("It never goes above.")] = 90.0
+    speed: Annotated[Speed, about("Where a move names none.")] = 90.0
+    max_speed: Annotated[Speed | None, about("Is never passed; without it: speed.")] = None
+    max_travel: Annotated[
+        Annotated[float, msgspec.Meta(gt=0, extra_json_schema={"unit": "degree"})] | None,
+        about("The longest way of one move."),
+    ] = None
+    safe: Annotated[
+        Literal["detach"] | Angle, about("Where it goes on stop, on exit, on a lost link: detach, or an angle.")
+    ] = "detach"
+    start: Annotated[
+        Angle | None,
+        about(
+            "Where it stands when nobody knows; without it the first move is refused, since it could jump.",
+            advised=True,
+        ),
+    ] = None
+    backend: Annotated[
+        Literal["auto", "gpiozero", "lgpio"], about("What sends the pulses; auto takes lgpio where it is.")
+    ] = "auto"
+    simulate: Annotated[bool, about("Pins that are not there: for trying out, on any machine.")] = False
 
     def __post_init__(self) -> None:
         if self.min_angle >= self.max_angle:

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from edgepanda.drivers.contract import DriverError
+from edgepanda.drivers.gpio import HEADER_LABELS
 from edgepanda.drivers.servo_motion import ChipLine, ServoConfig
 
 FREQUENCY = 50
-HEADER_LABELS = ("pinctrl-rp1", "pinctrl-bcm2711", "pinctrl-bcm2835")
-"""Labels of the gpiochips that a Raspberry Pi's header is on."""
-
 INSTALL = "pip install 'edgepanda[gpio]', or set simulate = true"
 
 
@@ -201,20 +199,7 @@ class LgpioPulses:
         self._lgpio = lgpio
         self._place = config.place
         self._accepted: int | None = None
-        if isinstance(config.pin, ChipLine):
-            chip, self._pin = int(config.pin.chip.removeprefix("gpiochip")), config.pin.line
-        else:
-            chip, self._pin = header_chip(lgpio), config.pin
-        try:
-            self._handle = lgpio.gpiochip_open(chip)
-        except Exception as error:
-            raise DriverError(
-                f"/dev/gpiochip{chip} cannot be opened: {error}",
-                code="unavailable",
-                where=f"/dev/gpiochip{chip}",
-                cure=f"there are {_chips()}; the service's user must be in the group that owns it (gpio on Raspberry "
-                "Pi OS)",
-            ) from error
+        chip, self._pin, self._handle = _open_chip(config, lgpio)
         try:
             lgpio.gpio_claim_output(self._handle, self._pin, 0)
         except Exception as error:
@@ -249,6 +234,43 @@ class LgpioPulses:
         self.stop()
         self._lgpio.gpio_free(self._handle, self._pin)
         self._lgpio.gpiochip_close(self._handle)
+
+
+def check_line(config: ServoConfig, lgpio: Any) -> None:
+    """Whether the chip can be opened and has the line; claims nothing.
+
+    Raises:
+        DriverError: `unavailable`, with the reason and the cure.
+    """
+    lgpio.gpiochip_close(_open_chip(config, lgpio)[2])
+
+
+def _open_chip(config: ServoConfig, lgpio: Any) -> tuple[int, int, int]:
+    """The number of the chip, that of the line, and lgpio's handle of the open chip."""
+    if isinstance(config.pin, ChipLine):
+        chip, line = int(config.pin.chip.removeprefix("gpiochip")), config.pin.line
+    else:
+        chip, line = header_chip(lgpio), config.pin
+    try:
+        handle = lgpio.gpiochip_open(chip)
+    except Exception as error:
+        raise DriverError(
+            f"/dev/gpiochip{chip} cannot be opened: {error}",
+            code="unavailable",
+            where=f"/dev/gpiochip{chip}",
+            cure=f"there are {_chips()}; the service's user must be in the group that owns it (gpio on Raspberry "
+            "Pi OS)",
+        ) from error
+    lines = lgpio.gpio_get_chip_info(handle)[1]
+    if line >= lines:
+        lgpio.gpiochip_close(handle)
+        raise DriverError(
+            f"gpiochip{chip} has {lines} lines, and no line {line}",
+            code="unavailable",
+            where=config.place,
+            cure=f"set one of 0 to {lines - 1}; `gpioinfo gpiochip{chip}` lists them with their users",
+        )
+    return chip, line, handle
 
 
 def header_chip(lgpio: Any) -> int:
@@ -291,7 +313,11 @@ def _pin_error(
             where=where,
             cure="`gpioinfo` shows the lines and their users; end that program, or set another pin",
         )
-    return DriverError(f"{backend} cannot use the pin: {error}", code="unavailable", where=where, cure=INSTALL)
+    if type(error).__name__.startswith("PinInvalid"):
+        cure = "`pinout` shows the numbers of the header's pins; set one of them"
+    else:
+        cure = INSTALL if chip is None else f"`gpioinfo gpiochip{chip}` lists its lines; set another pin"
+    return DriverError(f"{backend} cannot use the pin: {error}", code="unavailable", where=where, cure=cure)
 
 
 def _holders(chip: int | None) -> list[str]:

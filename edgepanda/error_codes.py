@@ -155,6 +155,20 @@ AREAS: dict[str, dict[str, Code]] = {
         "ambiguous": Code("Several devices or nodes fit.", "Name one with --node or --device."),
         "unknown_capability": Code("No node can do this.", "`edgepanda card` lists what can be done here."),
         "unknown_device": Code("There is no such device.", "`edgepanda card` lists them."),
+        "unknown_driver": Code(
+            "There is no such driver.", "Take the nearest one; one of your own goes by the path of its .py file."
+        ),
+        "device_exists": Code(
+            "The configuration has a device of this name.", "Choose another name, or `edgepanda device set NAME`."
+        ),
+        "device_unusable": Code(
+            "The driver says that the device cannot be used here; nothing was written.",
+            "The message has its reason and cure; --anyway writes it all the same.",
+        ),
+        "pin_conflict": Code(
+            "Two devices have one GPIO line, which may be named by its number and by its chip.",
+            "Give one of them another pin; the message names both.",
+        ),
         "unknown_node": Code("There is no such node.", "`edgepanda nodes` lists them."),
         "unknown_task": Code("There is no such task.", "`edgepanda tasks` lists them."),
         "invalid_task_id": Code("This cannot name a task.", "Use 8 to 40 of a-z, 0-9 and '-'."),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from edgepanda import __version__
 from edgepanda.cli.names import cache_folder, config_path, names_path, read_json, write_json
-from edgepanda.cli.table import COMMANDS
+from edgepanda.cli.table import COMMANDS, DEVICE_DRIVERS
 
 OLD = 300.0  # seconds after which the names are fetched again, behind the person's back
 ASK_EVERY = 60.0  # seconds between two such attempts
@@ -24,6 +24,7 @@ _WORDS = {
     "audit": ("verify", "log"),
     "completion": ("bash", "zsh", "fish"),
     "review": ("accept", "again", "reject"),
+    "device": ("add", "list"),
 }
 
 
@@ -119,6 +120,8 @@ def _positional(command: str, before: Sequence[str], current: str, names: Names)
         return names.tasks
     if command == "card" or (command == "nodes" and list(before) == ["remove"]):
         return names.nodes if command == "nodes" or not before else ()
+    if command == "device" and before:
+        return DEVICE_DRIVERS if list(before) == ["add"] else ()
     once = command == "review" and len(before) == 1
     return _WORDS.get(command, ()) if once or (not before and command != "review") else ()
 

@@ -22,6 +22,8 @@ _USAGE = frozenset(
         "oversized",
         "operator_key_missing",
         "site_key_missing",
+        "device_exists",
+        "pin_conflict",
     }
 )
 _USAGE_FAMILIES = ("config_", "invalid_", "unknown_")

@@ -7,6 +7,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("demo", "Show the main job on this machine in a few seconds, and leave nothing behind"),
         "init": ("init", "Make a configuration and keys, or prepare a second machine"),
         "config": ("config", "Check, show or edit the configuration, or list its keys"),
+        "device": ("device", "Add a device, with its pin and limits, or list them"),
         "up": ("up", "Start broker, coordinator and node together, as the configuration says"),
     },
     "Work": {
@@ -38,6 +39,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 COMMANDS: dict[str, tuple[str, str]] = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+
+DEVICE_DRIVERS = ("servo",)
+"""The built-in drivers of devices, for completion; a test holds it against `config_types.DRIVERS`."""
 
 EXITS: dict[int, str] = {
     0: "done",

@@ -18,6 +18,7 @@ class Seen(msgspec.Struct, frozen=True):
     probe: Probe | None = None
     problem: str = ""
     cure: str = ""
+    code: str = ""  # of the problem, where it has one of its own
 
 
 def as_action(spec: ActionSpec) -> Action:

@@ -13,6 +13,7 @@ import msgspec
 
 from edgepanda import __version__
 from edgepanda.drivers.contract import CallResult, Description, DriverError
+from edgepanda.drivers.gpio import Owner, find_clash, header_chip
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Action, Capability, Card, Device, Driver, narrowed
 from edgepanda.model.config import ConfigError, Loaded
@@ -130,6 +131,11 @@ class Devices:
         self._on_change()
 
     async def _open(self, thing: Thing) -> None:
+        clash = self._clash(thing)
+        if clash is not None:
+            log.error("%s cannot be used: %s [%s]", thing.name, clash.problem, clash.code)
+            thing.seen = clash
+            return
         try:
             probe = await thing.host.probe(thing.config)
             thing.seen = Seen(probe)
@@ -140,6 +146,20 @@ class Devices:
         except EdgePandaError as error:
             log.error("%s cannot be used: %s [%s]", thing.name, error, error.code)
             thing.seen = Seen(None, error.message, error.cure)
+
+    def _clash(self, thing: Thing) -> Seen | None:
+        """Why it may not be opened: one of its lines belongs to a device that was opened before."""
+        others = [self._owner(each) for each in self.things.values() if each is not thing and each.seen.probe]
+        clash = find_clash(self._owner(thing), others, header_chip())
+        if clash is None:
+            return None
+        return Seen(
+            None, str(clash), f"`edgepanda device set {thing.name} {clash.key}=...` names another", "pin_conflict"
+        )
+
+    def _owner(self, thing: Thing) -> Owner:
+        description = self._descriptions.get(thing.driver)
+        return Owner(thing.name, thing.config, description.device if description else None)
 
     def _known(self, thing: Thing) -> dict[str, Any] | None:
         return self._memory.known(thing.name) if self.remembers(thing.name) else None
@@ -173,7 +193,8 @@ class Devices:
         if thing.seen.probe is None or not thing.seen.probe.usable:
             reason = thing.seen.problem or (thing.seen.probe.reason if thing.seen.probe else "it is being probed")
             cure = thing.seen.cure or (thing.seen.probe.cure if thing.seen.probe else "")
-            raise EdgePandaError(f"{name} cannot be used: {reason}", code="unavailable", where=name, cure=cure)
+            code = thing.seen.code or "unavailable"
+            raise EdgePandaError(f"{name} cannot be used: {reason}", code=code, where=name, cure=cure)
         own = cards.own_action(thing.seen) if thing.capability else None
         if own is not None and action == "run":
             return own

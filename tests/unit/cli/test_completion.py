@@ -63,6 +63,9 @@ def _of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("nodes r", ["remove"]),
         ("nodes remove ", ["desk"]),
         ("completion f", ["fish"]),
+        ("device a", ["add"]),
+        ("device add ", ["servo"]),
+        ("device add servo ", []),
         ("up ", []),
     ],
 )

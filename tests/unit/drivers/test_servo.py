@@ -241,6 +241,9 @@ class RecordedLgpio:
         self.calls.append(("open", chip))
         return 5
 
+    def gpio_get_chip_info(self, handle: int) -> list[Any]:
+        return [0, 128, "gpiochip0", "pinctrl-test"]
+
     def gpio_claim_output(self, handle: int, pin: int, level: int) -> None:
         if self.busy:
             raise RuntimeError("GPIO busy")
@@ -324,6 +327,19 @@ def test_a_pin_by_chip_and_line_is_opened_on_that_chip(lgpio: RecordedLgpio) -> 
     bench = Bench(start=0.0, simulate=False, pin={"chip": "gpiochip3", "line": 107})
     assert lgpio.calls == [("open", 3), ("claim", 5, 107, 0)]
     bench.servo.close()
+
+
+@pytest.mark.parametrize("pin", [{"chip": "gpiochip3", "line": 128}, {"chip": "gpiochip3", "line": 1023}])
+def test_a_line_that_the_chip_lacks_names_its_lines(lgpio: RecordedLgpio, pin: dict[str, Any]) -> None:
+    config = Servo.read_config({"pin": pin})
+    probe = Servo.probe(config)
+    with pytest.raises(DriverError) as caught:
+        Servo("pan", config, Path(), lambda *_: None).open(None)
+    assert (probe.usable, probe.reason, probe.cure) == (False, caught.value.message, caught.value.cure)
+    assert probe.reason == f"gpiochip3 has 128 lines, and no line {pin['line']}"
+    assert "0 to 127" in probe.cure
+    assert "pip" not in probe.cure
+    assert lgpio.calls == [("open", 3), ("close", 5)] * 2
 
 
 def test_equal_lines_of_two_chips_are_two_pins() -> None:

@@ -1,0 +1,191 @@
+"""What `device add`, `set` and `test` share: the driver's own word on a device, its lines, its entry in the file."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from edgepanda.errors import EdgePandaError
+
+if TYPE_CHECKING:
+    from edgepanda.cli.common import Settings
+    from edgepanda.config_edit import ConfigFile
+    from edgepanda.drivers.contract import Description, JsonSchema, Probe
+    from edgepanda.model.config import Loaded
+
+NODE_KEYS = ("driver", "command", "labels")
+"""Keys of a device that are the node's and not its driver's."""
+
+
+class Checked(NamedTuple):
+    """A device as it may be written, and what its driver says of it."""
+
+    entry: dict[str, Any]
+    description: Description
+    probe: Probe
+
+
+def open_config(settings: Settings) -> tuple[Loaded, ConfigFile]:
+    """The configuration, and the same file for changes. Raises `ConfigError`: what is wrong with it, or no node."""
+    from edgepanda.config_edit import ConfigFile
+
+    loaded = settings.load()
+    loaded.require_node()
+    return loaded, ConfigFile(loaded.path)
+
+
+def line_of(loaded: Loaded, file: ConfigFile, *key: str) -> str:
+    """File and line of a key, for an error."""
+    from edgepanda.model.config_lines import Lines
+
+    return f"{loaded.path}:{Lines(file.text).of(key)}"
+
+
+def known_device(loaded: Loaded, name: str) -> dict[str, Any]:
+    """A device's entry. Raises `EdgePandaError` (`unknown_device`) with the nearest."""
+    devices = loaded.config.devices
+    if name in devices:
+        return devices[name]
+    near = difflib.get_close_matches(name, devices, n=1)
+    there = ", ".join(devices) or "none; `edgepanda device add` adds one"
+    raise EdgePandaError(
+        f"there is no device {name!r}",
+        code="unknown_device",
+        where=str(loaded.path),
+        cure=f"did you mean {near[0]!r}?" if near else f"there are: {there}",
+    )
+
+
+def entry_of(driver: str, program: str, folder: Path) -> dict[str, Any]:
+    """The node's keys of a new device. A path that was typed here becomes one from the configuration's folder.
+
+    Raises:
+        EdgePandaError: `unknown_driver` with the nearest; `usage`.
+    """
+    from edgepanda.model.config_types import DRIVERS
+
+    if driver == "command":
+        raise EdgePandaError(
+            "a command is no device", code="usage", where="command", cure="`edgepanda capability add NAME -- COMMAND`"
+        )
+    if program:
+        words = shlex.split(program)
+        if not words:
+            raise EdgePandaError("there is no program in it", code="usage", where="--command", cure="name the program")
+        return {"driver": driver, "command": [_from(words[0], folder) if "/" in words[0] else words[0], *words[1:]]}
+    if driver.endswith(".py"):
+        return {"driver": _from(driver, folder)}
+    devices = [name for name in DRIVERS if name != "command"]
+    if driver not in devices:
+        near = difflib.get_close_matches(driver, devices, n=1, cutoff=0.5)
+        there = f"there is: {', '.join(devices)}; one of your own goes by the path of its .py file, or with --command"
+        raise EdgePandaError(
+            f"there is no driver {driver!r}",
+            code="unknown_driver",
+            where="DRIVER",
+            cure=f"did you mean {near[0]!r}?" if near else there,
+        )
+    return {"driver": driver}
+
+
+def _from(path: str, folder: Path) -> str:
+    """As it stands if it is there from the configuration's folder, or is nowhere; else made so that it is."""
+    if os.path.isabs(path) or (folder / path).exists() or not Path(path).exists():
+        return path
+    relative = os.path.relpath(path, folder)
+    return os.path.abspath(path) if relative.startswith("..") else f"./{relative}"
+
+
+async def describe(entry: dict[str, Any], folder: Path) -> Description:
+    """What a driver says of itself. Raises `DriverError` (`unavailable`) when it cannot be started."""
+    from edgepanda.node.visit import program_of, visited
+
+    async with visited(*program_of(entry, folder)) as host:
+        return await host.describe()
+
+
+async def check_device(
+    loaded: Loaded,
+    file: ConfigFile,
+    name: str,
+    node_keys: dict[str, Any],
+    values_of: Callable[[JsonSchema], dict[str, Any]],
+) -> Checked:
+    """Let the driver judge a device; `values_of` makes its own keys from the driver's schema.
+
+    Raises:
+        EdgePandaError: `invalid_args` for a value that the driver refuses; `pin_conflict`; `unavailable` for a driver
+            that cannot be started. A device that cannot be used is no error here: the probe says so.
+    """
+    from edgepanda.node.visit import program_of, visited
+
+    folder = loaded.path.parent
+    async with visited(*program_of(node_keys, folder)) as host:
+        description = await host.describe()
+        values = values_of(description.device)
+        await refuse_clash(loaded, file, name, values, description.device)
+        probe = await host.probe(values)
+    return Checked({**node_keys, **values}, description, probe)
+
+
+async def refuse_clash(loaded: Loaded, file: ConfigFile, name: str, values: dict[str, Any], schema: JsonSchema) -> None:
+    """Raises `EdgePandaError` (`pin_conflict`) that names both devices and the other's line in the file."""
+    from edgepanda.drivers.gpio import Owner, declared_lines, find_clash, header_chip
+
+    mine = Owner(name, values, schema)
+    if not declared_lines(mine):
+        return
+    clash = find_clash(mine, await _others(loaded, name), header_chip())
+    if clash is None:
+        return
+    other = line_of(loaded, file, "devices", clash.other, clash.other_key.partition("[")[0])
+    raise EdgePandaError(
+        f"{name}: {clash}",
+        code="pin_conflict",
+        where=f"{other}: devices.{clash.other}.{clash.other_key}",
+        cure=f"give {name} another {clash.key}, or first: edgepanda device set {clash.other} {clash.other_key}=...",
+        details={"device": name, "line": str(clash.line), "other": clash.other, "other_line": str(clash.other_line)},
+    )
+
+
+async def _others(loaded: Loaded, name: str) -> list[Any]:
+    """The other devices with the schemas of their drivers; one whose driver says nothing here has no known lines."""
+    from edgepanda.drivers.gpio import Owner
+    from edgepanda.node.visit import program_of
+
+    entries = {other: entry for other, entry in loaded.config.devices.items() if other != name}
+    programs = {repr(program_of(entry, loaded.path.parent)): entry for entry in entries.values()}
+    told = await asyncio.gather(
+        *(describe(entry, loaded.path.parent) for entry in programs.values()), return_exceptions=True
+    )
+    schemas = {
+        program: answer.device
+        for program, answer in zip(programs, told, strict=True)
+        if isinstance(answer, msgspec.Struct)
+    }
+    return [
+        Owner(other, own_values(entry), schemas.get(repr(program_of(entry, loaded.path.parent))))
+        for other, entry in entries.items()
+    ]
+
+
+def own_values(entry: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a device that are its driver's."""
+    return {key: value for key, value in entry.items() if key not in NODE_KEYS}
+
+
+def refuse_unusable(name: str, probe: Probe) -> None:
+    """Raises `EdgePandaError` (`device_unusable`) with the driver's reason and cure."""
+    raise EdgePandaError(
+        f"{name} cannot be used: {probe.reason or 'its driver does not say why'}",
+        code="device_unusable",
+        where=f"devices.{name}",
+        cure=f"{probe.cure + '; ' if probe.cure else ''}nothing was written; --anyway writes it all the same",
+    )

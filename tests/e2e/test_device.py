@@ -1,0 +1,183 @@
+"""Devices by commands: added, used, refused. Real processes on simulated pins; what is refused changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edgepanda.cli.local import LocalNode
+from edgepanda.errors import EdgePandaError
+from tests.rig.cli import Person
+
+DIMMER = '''
+import msgspec
+from pathlib import Path
+from edgepanda.drivers.base import Driver, action
+from edgepanda.drivers.context import Context
+from edgepanda.drivers.contract import Probe, about
+from typing import Annotated
+
+
+class Config(msgspec.Struct, forbid_unknown_fields=True):
+    file: Annotated[str, about("The brightness file.")]
+    pin: Annotated[int, about("The wire that switches it on.", gpio=True)] = 40
+
+
+class Dimmer(Driver):
+    """A dimmer."""
+
+    name = "dimmer"
+    Config = Config
+
+    @classmethod
+    def probe(cls, config: Config) -> Probe:
+        if Path(config.file).is_file():
+            return Probe(True)
+        return Probe(False, f"there is no file {config.file}", "`ls /sys/class/leds` shows the LEDs")
+
+    @action(tier=1, replay="safe")
+    def fade(self, ctx: Context, to: int) -> int:
+        """Fades"""
+        Path(self.config.file).write_text(str(to))
+        return to
+'''
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Iterator[Person]:
+    someone = Person(tmp_path)
+    someone.ok("init", "--name", "desk")
+    someone.listen_anywhere()
+    (someone.folder / "dimmer.py").write_text(DIMMER)
+    yield someone
+    someone.close()
+
+
+def config_of(person: Person) -> dict[str, dict[str, dict[str, object]]]:
+    return tomllib.loads((person.folder / "edgepanda.toml").read_text())
+
+
+def test_a_servo_is_added_and_moves_by_the_command_that_was_shown(person: Person) -> None:
+    before = (person.folder / "edgepanda.toml").read_text()
+    told = person.ok(
+        "device", "add", "servo", "tilt", "--pin", "12", "--start", "0", "--simulate", "--label", "room=attic"
+    )
+    text = (person.folder / "edgepanda.toml").read_text()
+    assert text.startswith(before)
+    assert config_of(person)["devices"]["tilt"] == {
+        "driver": "servo", "labels": {"room": "attic"}, "pin": 12, "start": 0, "simulate": True,
+    }  # fmt: skip
+    assert "no node is running; it counts once you start it: edgepanda up" in told
+    assert told.splitlines()[-1] == "Try: edgepanda do tilt.move 30"
+    assert "tilt  servo   GPIO12  node not running  simulated" in person.ok("device", "list")
+    with person.up():
+        done = person.json("do", "tilt.move", "30")
+        assert (done["state"], done["result"]["evidence"][0]["simulated"]) == ("succeeded", True)
+        assert [row["state"] for row in person.json("device", "list")["devices"]] == ["ready", "ready"]
+    assert person.processes() == []
+    assert list(person.temporary.iterdir()) == []
+
+
+def test_the_help_is_the_drivers_own(person: Person) -> None:
+    told = person.ok("device", "add", "./dimmer.py", "--help")
+    assert "--file" in told
+    assert "The brightness file." in told
+    assert "NAME.fade" in told
+    assert "--max-speed" in person.ok("device", "add", "servo", "--help")
+    assert "DRIVER" in person.ok("device", "add", "--help")
+
+
+def test_a_driver_of_ones_own_from_another_folder(person: Person) -> None:
+    (person.folder / "brightness").write_text("0")
+    config = str(person.folder / "edgepanda.toml")
+    (person.folder / "other").mkdir()
+    done = person.run(
+        "device", "add", "./dimmer.py", "shelf", f"file={person.folder / 'brightness'}", "--config", config
+    )
+    assert done.returncode == 0, done.stderr
+    assert config_of(person)["devices"]["shelf"]["driver"] == "./dimmer.py"
+    assert f"Try: edgepanda do shelf.fade 30 --config {config}" in done.stdout
+
+
+REFUSED = [
+    ("add srvo tilt --pin 12", 2, "unknown_driver", "did you mean 'servo'?"),
+    ("add nothing.py tilt", 1, "unavailable", "no such file"),
+    ("add command tilt", 2, "usage", "edgepanda capability add"),
+    ("add servo pan --pin 12 --simulate", 2, "device_exists", "edgepanda.toml:"),
+    ("add servo Tilt --pin 12 --simulate", 2, "invalid_name", "a-z"),
+    ("add servo tilt --pin 12 --simulate --sped 3", 2, "invalid_args", "did you mean --speed?"),
+    ("add servo tilt --pin twelve --simulate", 2, "invalid_args", "a whole number 0 to 63"),
+    ("add servo tilt --pin 12 --speed 5rpm --simulate", 2, "invalid_args", "the unit is degree/s"),
+    ("add servo tilt --pin 12 --start 91 --simulate", 2, "invalid_args", "-90 to 90"),
+    ("add servo tilt --simulate", 2, "invalid_args", "--pin"),
+    ("add servo tilt --pin 18 --simulate", 2, "pin_conflict", "belongs to the device 'pan'"),
+    ("add ./dimmer.py shelf --file no/such/file", 1, "device_unusable", "ls /sys/class/leds"),
+    ("add relay pump --command ./none.sh", 1, "unavailable", "none.sh"),
+    ("add relay pump --command 'sh -c true'", 1, "unavailable", "the driver host ended"),
+]
+
+
+@pytest.mark.parametrize(("line", "code", "name", "said"), REFUSED)
+def test_what_cannot_be_changes_nothing(person: Person, line: str, code: int, name: str, said: str) -> None:
+    before = (person.folder / "edgepanda.toml").read_bytes()
+    done = person.run("device", *shlex.split(line))
+    assert (done.returncode, f"[{name}]" in done.stderr, said in done.stderr) == (code, True, True), done.stderr
+    assert done.stdout == ""
+    found = json.loads(person.run("device", *shlex.split(line), "--json").stdout)["error"]
+    assert (found["code"], bool(found.get("where") or found.get("cure"))) == (name, True)
+    assert (person.folder / "edgepanda.toml").read_bytes() == before
+    assert person.processes() == []
+
+
+def test_a_pin_conflict_names_both_and_the_line(person: Person) -> None:
+    text = (person.folder / "edgepanda.toml").read_text()
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if each.startswith("pin = 18"))
+    told = person.run("device", "add", "servo", "tilt", "--pin", "18", "--simulate").stderr
+    assert "tilt: GPIO18 belongs to the device 'pan' already" in told
+    assert f"edgepanda.toml:{line}: devices.pan.pin" in told
+
+
+def test_what_cannot_be_used_is_added_when_asked_for(person: Person) -> None:
+    done = person.run("device", "add", "./dimmer.py", "shelf", "--file", "none", "--anyway")
+    assert done.returncode == 0
+    assert "it cannot be used now: there is no file none; `ls /sys/class/leds` shows the LEDs" in done.stderr
+    assert "Try:" not in done.stdout
+    assert config_of(person)["devices"]["shelf"] == {"driver": "./dimmer.py", "file": "none"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [("[node]\nslots = 0\n", "config_value"), ("pan =\n", "config_syntax"), ("[site]\nname = 'home'\n", "no node")],
+)
+def test_a_wrong_configuration_is_not_made_worse(person: Person, damage: str, code: str) -> None:
+    (person.folder / "edgepanda.toml").write_text(damage)
+    done = person.run("device", "add", "servo", "tilt", "--pin", "12", "--simulate")
+    assert (done.returncode, "error: " in done.stderr) == (2, True)
+    assert code in done.stderr
+    assert (person.folder / "edgepanda.toml").read_text() == damage
+
+
+def test_without_a_configuration(person: Person) -> None:
+    (person.folder / "edgepanda.toml").unlink()
+    done = person.run("device", "add", "servo", "tilt", "--pin", "12")
+    assert (done.returncode, "[config_missing]" in done.stderr, "edgepanda init" in done.stderr) == (2, True, True)
+
+
+def test_two_devices_on_one_line_of_the_file_are_told_apart_by_the_node(person: Person) -> None:
+    person.configure('\n[devices.tilt]\ndriver = "servo"\npin = 18\nstart = 0\nsimulate = true\n')
+    with person.up():
+        rows = {row["name"]: row for row in person.json("device", "list")["devices"]}
+        assert (rows["pan"]["state"], rows["tilt"]["state"]) == ("ready", "problem")
+        assert rows["tilt"]["reason"] == "GPIO18 belongs to the device 'pan' already"
+        assert "edgepanda device set tilt pin=..." in rows["tilt"]["cure"]
+        assert person.json("do", "pan.move", "10")["state"] == "succeeded"
+        node = LocalNode(person.folder / ".edgepanda/run/node.sock")
+        with pytest.raises(EdgePandaError) as caught:
+            asyncio.run(node.request("do", {"device": "tilt", "action": "move", "args": {"angle": 10.0}}))
+        assert (caught.value.code, "GPIO18 belongs to the device 'pan'" in str(caught.value)) == ("pin_conflict", True)
