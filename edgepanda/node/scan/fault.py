@@ -1,0 +1,67 @@
+"""Why a device cannot be used, and what a person can do about it: the same words for every kind."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from edgepanda.model.hardware import Why
+from edgepanda.node.scan.root import Root
+
+RULE = 'a udev rule: SUBSYSTEM=="{subsystem}", GROUP="{group}", MODE="0660"'
+
+
+class Fault(NamedTuple):
+    """One reason with its cure."""
+
+    why: Why
+    reason: str
+    cure: str
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """As the members of an item."""
+        return {"state": "unavailable", **self._asdict()}
+
+
+def fields(*faults: Fault | None) -> dict[str, Any]:
+    """The members of an item for the first fault that there is."""
+    return next((fault.fields for fault in faults if fault is not None), {})
+
+
+def module(name: str, reason: str) -> Fault:
+    """A module of the kernel is not loaded."""
+    cure = f"sudo modprobe {name}; a line `{name}` in /etc/modules-load.d/edgepanda.conf loads it at each start"
+    return Fault("module", reason, cure)
+
+
+def denied(root: Root, device: str, group: str, *, need: int = 0o6) -> Fault | None:
+    """A device node that this user may not read and write. `group`: the one that such devices are given to."""
+    owner, user = root.edge.owner(root.path / device.lstrip("/")), root.edge.user()
+    if owner is None or user.uid == 0:
+        return None
+    shift = 6 if owner.uid == user.uid else 3 if owner.gid in user.groups else 0
+    if owner.mode >> shift & need == need:
+        return None
+    name = _group_name(root, owner.gid)
+    if owner.mode >> 3 & need == need and owner.gid != 0:
+        reason = f"only the group {name} may use {device}"
+        return Fault("group", reason, f"sudo usermod -aG {name} $USER, then log in again (the service: restart it)")
+    rule = RULE.format(subsystem=group if group != "dialout" else "tty", group=group)
+    return Fault("group", f"only root may use {device}", f"sudo groupadd -f {group}, and {rule}")
+
+
+def busy(root: Root, device: str) -> Fault | None:
+    """Another process has the device."""
+    users = root.users(device)
+    if not users:
+        return None
+    who = ", ".join(f"{command} (pid {pid})" for pid, command in users)
+    return Fault("busy", f"{device} is in use by {who}", f"end {users[0][1]}: sudo kill {users[0][0]}")
+
+
+def _group_name(root: Root, gid: int) -> str:
+    for line in root.lines("etc/group"):
+        parts = line.split(":")
+        if len(parts) > 2 and parts[2] == str(gid):
+            return parts[0]
+    return str(gid)
