@@ -7,23 +7,26 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 environment=$here/.venv
 python=''        # the interpreter to make the environment with
 python_wanted='' # --python
-goal=''          # demo or test
+goal=''          # demo, up or test
 
 readonly EXIT_USAGE=2 EXIT_UNAVAILABLE=69 EXIT_INTERRUPTED=130
 readonly OLDEST_PYTHON='3.11'
 
 usage() {
     cat <<EOF
-Usage: ./install.sh [--env DIR] [--python PROGRAM] demo|test [ARGUMENT...]
+Usage: ./install.sh [--env DIR] [--python PROGRAM] demo|up|test [ARGUMENT...]
 
   demo    a broker, a coordinator and a node with a servo on simulated pins on this
           machine; sends the servo one task, shows what happens and the proof of it,
           and leaves nothing running. Arguments go to 'edgepanda demo'.
+  up      starts what edgepanda.toml in this folder enables, and stays; where there is none,
+          'edgepanda init --yes' makes one first, with a servo on simulated pins.
+          Arguments go to 'edgepanda up'.
   test    the tests. Without arguments: lint, types, unit, e2e, faults.
           './install.sh test --help' lists the parts and how to run a single test.
 
-Both first say what they install, and install only what is missing:
-  Debian packages   through apt-get, as root or with sudo. demo: python3-venv; test: also
+All first say what they install, and install only what is missing:
+  Debian packages   through apt-get, as root or with sudo. demo, up: python3-venv; test: also
                     mosquitto, faketime and shellcheck. Mosquitto's own service is neither started
                     nor enabled: the tests start brokers of their own on free ports.
   an environment    for Python packages, in .venv beside this file; nothing else on the
@@ -76,7 +79,7 @@ parse() { # sets the options, the goal, and in $consumed how many arguments they
             --env=*) environment=$(absolute "${1#*=}"); shift ;;
             --python) need_value "$@"; python_wanted=$2; shift 2 ;;
             --python=*) python_wanted=${1#*=}; shift ;;
-            demo | test) goal=$1; shift; break ;;
+            demo | up | test) goal=$1; shift; break ;;
             *) fail $EXIT_USAGE "'$1' is not known here; './install.sh --help' lists the commands" ;;
         esac
     done
@@ -103,6 +106,10 @@ run() {
     export PATH="$environment/bin:$PATH:/usr/sbin:/sbin" # Debian keeps mosquitto where a user's PATH does not look
     case $goal in
         demo) exec "$environment/bin/edgepanda" demo "$@" ;;
+        up)
+            [ -e edgepanda.toml ] || "$environment/bin/edgepanda" init --yes
+            exec "$environment/bin/edgepanda" up "$@"
+            ;;
         test) exec "$here/tests/run" "$@" ;;
     esac
 }
@@ -178,6 +185,7 @@ announce() { # the missing packages, the state of the environment
 python_packages() { # the names in setup.cfg that pip installs for the goal, in one line
     case $goal in
         demo) requirements install_requires broker demo ;;
+        up) requirements install_requires broker demo gpio ;;
         test) requirements install_requires broker demo gpio test ;;
     esac | sort -u | paste -sd ' ' -
 }
@@ -271,15 +279,20 @@ make_environment() {
     "$python" -m venv "$environment" >&2 || fail $EXIT_UNAVAILABLE "$python could not make the environment $environment"
 }
 
+extras() { # of setup.cfg, for the goal
+    case $goal in up) echo demo,gpio ;; *) echo "$goal" ;; esac
+}
+
 fill_environment() {
+    local served
     echo incomplete >"$environment/edgepanda-setup"
     say "Installing the Python packages (a minute or so; several on a small machine)."
-    "$environment/bin/python" -m pip install -qq --disable-pip-version-check --no-compile --editable ".[$goal]" >&2 ||
+    "$environment/bin/python" -m pip install -qq --disable-pip-version-check --no-compile --editable ".[$(extras)]" >&2 ||
         fail $EXIT_UNAVAILABLE "pip could not install the Python packages (its reason stands above); cure that and run this again"
     {
         identity
-        echo "demo $(digest)" # the tests need all that the demo needs
-        [ "$goal" = demo ] || echo "$goal $(digest)"
+        case $goal in demo) served=(demo) ;; up) served=(demo up) ;; test) served=(demo up test) ;; esac
+        printf "%s $(digest)\n" "${served[@]}" # each needs all that the one before it needs
     } >"$environment/edgepanda-setup.new"
     mv "$environment/edgepanda-setup.new" "$environment/edgepanda-setup"
 }

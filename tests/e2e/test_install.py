@@ -139,6 +139,17 @@ def _pip_arguments(extra: str) -> str:
     return f"-m pip install -qq --disable-pip-version-check --no-compile --editable .[{extra}]"
 
 
+def test_up_makes_a_configuration_where_there_is_none(newcomer: Newcomer) -> None:
+    first = newcomer.install("up", "--json")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == "edgepanda init --yes\nedgepanda up --json\n"
+    assert newcomer.taken() == ["venv", "pip " + _pip_arguments("demo,gpio")]
+    (newcomer.clone / "edgepanda.toml").touch()
+    assert newcomer.install("up").stdout == "edgepanda up\n"
+    assert newcomer.install("demo").stdout == "edgepanda demo\n"
+    assert newcomer.taken() == []
+
+
 def test_changed_requirements_are_installed_into_the_same_environment(newcomer: Newcomer) -> None:
     newcomer.install("demo")
     newcomer.taken()

@@ -1,22 +1,21 @@
-"""Every command in README.md works as it stands there, typed by somebody new.
-
-Blocks marked `sh` are run one after the other in one folder; `sh up` goes on in the background; `sh install` is for the
-installer's own tests; `python` is run too; `text` is only shown.
-"""
+"""Every command in README.md works as it stands there, typed by somebody new; `tests.rig.guide` says how it is read."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from edgepanda.cli.table import EXITS
-from tests.rig.cli import PATIENCE, Person, Running
+from tests.rig.guide import read
+from tests.rig.machine import Machine
+from tests.rig.reader import Reader
 
 ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", "docs/architecture.md", "docs/protocol.md", "CHANGELOG.md"]
+PAGES += [f"docs/guide/{path.name}" for path in (ROOT / "docs/guide").glob("*.md")]
 BLOCKS = re.findall(r"^```([a-z ]*)\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
@@ -25,7 +24,7 @@ def test_the_first_screen_has_the_newcomers_two_commands() -> None:
     assert install.split("\n") == ["./install.sh demo", "./install.sh test", ""]
     assert (ROOT / "README.md").read_text().index(install) < 1500
     usage = subprocess.run([ROOT / "install.sh", "--help"], capture_output=True, text=True, check=True, timeout=30)
-    assert "demo|test" in usage.stdout
+    assert "demo|up|test" in usage.stdout
 
 
 def test_its_exit_codes_are_those_of_the_program() -> None:
@@ -34,40 +33,18 @@ def test_its_exit_codes_are_those_of_the_program() -> None:
 
 
 def test_every_command_in_it(tmp_path: Path) -> None:
-    person = Person(tmp_path)
-    up: Running | None = None
-    assert {kind for kind, _ in BLOCKS} <= {"sh", "sh up", "sh install", "python", "text"}
-    try:
-        for kind, text in BLOCKS:
-            if kind == "sh":
-                _run(person, ["bash", "-euo", "pipefail", "-c", text])
-                if text.startswith("edgepanda init"):
-                    person.listen_anywhere()  # somebody else may have the default port
-            elif kind == "python":
-                _run(person, [sys.executable, "-c", text])
-            elif kind == "sh up":
-                up = person.start(*text.split()[1:])
-                up.wait_for("^ready: ")
-    finally:
-        code = up.end() if up is not None else None
-    assert code == 0
+    """On a machine where the command is on the path, as README says how to have it."""
+    machine = Machine("pi1", tmp_path / "pi1")
+    machine.path = f"{machine.clone}/.venv/bin:{machine.path}"
+    machine.lay_out_clone()
+    with machine:
+        reader = Reader({"pi1": machine})
+        for step in read(ROOT / "README.md").steps:
+            reader.take(step)
+        reader.leave()
 
 
-def _run(person: Person, words: list[str]) -> None:
-    done = subprocess.run(
-        words,
-        cwd=person.folder,
-        env=person.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE * 2,
-    )
-    assert done.returncode == 0, f"{words[-1]}\n{done.stdout}\n{done.stderr}"
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md", "docs/protocol.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_its_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text()):
         assert (ROOT / page).parent.joinpath(target).exists(), target

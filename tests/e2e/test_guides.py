@@ -1,0 +1,67 @@
+"""Every command in the documents by goal works as it stands there, typed by somebody new at a machine of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edgepanda.cli.table import COMMANDS
+from tests.rig.guide import Guide, Step, called, mentioned, read
+from tests.rig.machine import Machine
+from tests.rig.reader import Reader
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs/guide"
+PAGES = sorted(path.name for path in FOLDER.glob("*.md") if path.name != "README.md")
+OBEYS = "do pan.move"  # of the first servo
+MOST_FIRST = 3  # commands after the clone until the servo obeys
+
+
+def until_it_obeys(guide: Guide) -> list[Step]:
+    """The steps of the first servo's page up to the command that it obeys."""
+    (last, *_) = (at for at, step in enumerate(guide.steps) if OBEYS in step.text)
+    return guide.steps[: last + 1]
+
+
+@pytest.fixture
+def pi1(tmp_path: Path) -> Iterator[Machine]:
+    machine = Machine("pi1", tmp_path / "pi1")
+    machine.lay_out_clone()
+    with machine:
+        yield machine
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_of_a_page(page: str, pi1: Machine) -> None:
+    guide = read(FOLDER / page)
+    reader = Reader({"pi1": pi1})
+    for before in guide.after:
+        for step in until_it_obeys(read(FOLDER / before)):
+            reader.take(step)
+    for step in guide.steps:
+        reader.take(step)
+    reader.leave()
+
+
+def test_the_first_servo_obeys_within_three_commands() -> None:
+    steps = until_it_obeys(read(FOLDER / "first-servo.md"))
+    assert len(steps) <= MOST_FIRST, [step.text for step in steps]
+
+
+def test_what_is_named_is_run() -> None:
+    """A command that a page only names would never be found wrong."""
+    guides = [read(FOLDER / page) for page in PAGES]
+    run = {pair for guide in guides for step in guide.steps for pair in called(step.text)}
+    for guide in guides:
+        assert guide.idle == [], f"{guide.path.name}: nothing runs or compares this"
+        missing = {pair for pair in mentioned(guide.path.read_text()) if not _is_run(pair, run)}
+        assert not missing, f"{guide.path.name} names {missing}, and no page runs them"
+
+
+def _is_run(pair: tuple[str, str], run: set[tuple[str, str]]) -> bool:
+    """A word after the command counts where the command has such words; `do pan` is any `do`."""
+    command, _ = pair
+    assert command in COMMANDS, command
+    return pair in run or (command in {name for name, _ in run} and command not in ("nodes", "audit", "config"))

@@ -1,0 +1,79 @@
+"""Somebody who does what a document says, word for word, on machines of `tests.rig.machine`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.rig.cli import Running
+from tests.rig.guide import Step, cron_command, line_pattern, matches
+from tests.rig.machine import PATIENCE, Machine, Terminal
+
+READY = "ready: ..."
+
+
+class Reader:
+    """Has a terminal at each machine, and one for each command that goes on."""
+
+    def __init__(self, machines: dict[str, Machine]) -> None:
+        self._machines = machines
+        self._terminals: dict[str, Terminal] = {}
+        self._going: dict[tuple[str, str], Running] = {}  # by machine and command
+
+    def take(self, step: Step) -> None:
+        """Do one step. Raises AssertionError with the place in the document and what was printed."""
+        machine = self._machines[step.machine]
+        if step.kind == "sh":
+            self._type(step, machine)
+        elif step.kind == "stays":
+            self._leave_going(step, machine)
+        elif step.kind == "cron":
+            for _ in range(2):
+                self._as_cron(step, machine)
+        elif step.kind == "python":
+            self._run(step, machine, ["python3", "-c", step.text], machine.clone)
+        elif step.kind == "power-cut":
+            self._cut_power(machine)
+
+    def leave(self) -> None:
+        """Ctrl-C for all that goes on; each must end well."""
+        for (name, text), running in reversed(self._going.items()):
+            code = self._machines[name].interrupt(running)
+            assert code == 0, f"{text} ended with {code} after Ctrl-C:\n{running.text}"
+        self._going.clear()
+
+    def _type(self, step: Step, machine: Machine) -> None:
+        if step.machine not in self._terminals:
+            self._terminals[step.machine] = machine.terminal()
+        code, text = self._terminals[step.machine].type(step.text)
+        assert code == step.code, f"{step.where}: {step.text}\nended with {code}, not {step.code}:\n{text}"
+        if step.shown is not None:
+            assert matches(step.shown, text), f"{step.where}: {step.text}\nshows:\n{text}\n-- and not:\n{step.shown}"
+
+    def _leave_going(self, step: Step, machine: Machine) -> None:
+        before = self._going.pop((step.machine, step.text), None)
+        if before is not None:
+            assert machine.interrupt(before) == 0, before.text
+        running = machine.start(["bash", "--norc", "--noprofile", "-c", step.text])
+        self._going[step.machine, step.text] = running
+        seen = 0
+        for line in (step.shown or READY).splitlines():
+            if line.strip() != "...":
+                found = running.wait_for(line_pattern(line), after=seen, within=PATIENCE)
+                seen = running.lines.index(found, seen) + 1
+
+    def _as_cron(self, step: Step, machine: Machine) -> None:
+        """With cron's environment: its own PATH, in the home folder."""
+        clean = ["env", "-i", f"HOME={machine.home}", "LOGNAME=panda", "PATH=/usr/bin:/bin", "SHELL=/bin/sh"]
+        self._run(step, machine, [*clean, "sh", "-c", cron_command(step.text)], machine.home)
+
+    def _run(self, step: Step, machine: Machine, words: list[str], where: Path) -> None:
+        running = machine.start(words, where=where)
+        code = running.process.wait(PATIENCE)
+        running.end()
+        assert code == step.code, f"{step.where}: {step.text}\nended with {code}:\n{running.text}"
+
+    def _cut_power(self, machine: Machine) -> None:
+        machine.cut_power()
+        self._terminals.pop(machine.name, None)
+        self._going = {key: running for key, running in self._going.items() if key[0] != machine.name}
+        machine.boot()
