@@ -29,10 +29,10 @@ from edgepanda.model.config import Loaded, find_config, load_config
 from edgepanda.model.ids import new_id
 from edgepanda.model.task import Limits
 from edgepanda.trust.identity import Identity, KeyFileError, decode_key
-from edgepanda.trust.peers import Directory, Peer, vouch
+from edgepanda.trust.peers import Directory, Peer, PeerList, vouch
 from edgepanda.wire import messages, requests, topics
 from edgepanda.wire.bus import Bus, Message
-from edgepanda.wire.requests import LONGEST_WAIT, TaskView
+from edgepanda.wire.requests import LONGEST_WAIT, LogPage, TaskView
 
 ANSWER_WITHIN = 10.0  # seconds for one request
 CONNECT_WITHIN = 5.0
@@ -116,9 +116,13 @@ class AsyncClient:
         self._address = address
         self._site, self._base, self._site_key = site, base, site_key
         self._counter = counter or Counter(None)
-        self._waiting: dict[str, asyncio.Future[Any]] = {}
+        self._waiting: dict[
+            str, tuple[str, asyncio.Future[Any]]
+        ] = {}  # by request: which node was asked, or "" the site
         self._watchers: list[asyncio.Queue[messages.Event]] = []
         self._bus: Bus | None = None
+        self._directory = Directory(site_key)  # with the nodes that were asked something
+        self._nodes: dict[str, tuple[Peer, int]] = {}  # their keys, and the start that is asked
 
     @property
     def site(self) -> str:
@@ -162,9 +166,17 @@ class AsyncClient:
 
     async def connect(self) -> None:
         """Connect. Raises `LinkError` when the broker cannot be had."""
-        directory = Directory(self._site_key)
-        bus = Bus(self._address, self.identity, directory, site=self._site, base=self._base, process="o", several=True)
+        bus = Bus(
+            self._address,
+            self.identity,
+            self._directory,
+            site=self._site,
+            base=self._base,
+            process="o",
+            several=True,
+        )
         bus.subscribe(topics.REPLY, self._on_reply, client=self.identity.kid)
+        bus.subscribe(topics.NODE_REPLY, self._on_reply, client=self.identity.kid)
         if self._watch:
             bus.subscribe(topics.EVENTS, self._on_event)
         self._bus = bus
@@ -196,13 +208,6 @@ class AsyncClient:
 
     def begin(self, method: str, params: msgspec.Struct | None = None) -> asyncio.Future[Any]:
         """Send a request now; the future gets its answer. Requests begun in one turn travel together."""
-        if self._bus is None:
-            raise EdgePandaError(
-                "this client is not connected",
-                code="broker_unreachable",
-                where=str(self._address),
-                cure="use it within `with Client(...)` or `async with AsyncClient(...)`",
-            )
         changes = requests.METHODS[method][2]
         body = messages.Request(
             id=new_id(),
@@ -210,23 +215,76 @@ class AsyncClient:
             params=msgspec.to_builtins(params) if params is not None else {},
             counter=self._counter.next() if changes else None,
         )
+        return self._deliver(topics.REQUEST, body)
+
+    def _deliver(self, topic: topics.Topic, body: messages.Request, **names: str) -> asyncio.Future[Any]:
+        if self._bus is None:
+            raise EdgePandaError(
+                "this client is not connected",
+                code="broker_unreachable",
+                where=str(self._address),
+                cure="use it within `with Client(...)` or `async with AsyncClient(...)`",
+            )
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[body.id] = future
+        self._waiting[body.id] = (names.get("node", ""), future)
         future.add_done_callback(lambda _f: self._forget(body.id))
-        self._bus.deliver(topics.REQUEST, body)
+        self._bus.deliver(topic, body, **names)
         return future
 
-    async def _answer(self, future: asyncio.Future[Any], method: str, within: float) -> Any:
+    async def _answer(self, future: asyncio.Future[Any], method: str, within: float, node: str = "") -> Any:
         try:
             async with asyncio.timeout(within):
                 return await future
         except TimeoutError:
             raise EdgePandaError(
-                f"no answer to {method} within {within:g} s",
+                f"no answer to {method}{f' of the node {node}' if node else ''} within {within:g} s",
                 code="no_answer",
                 where=str(self._address),
-                cure="is the coordinator running, and does it know your key?",
+                cure="`edgepanda nodes` says when it was last heard; --timeout waits longer"
+                if node
+                else "is the coordinator running, and does it know your key?",
             ) from None
+
+    async def ask_node(
+        self, node: str, method: str, params: msgspec.Struct | None = None, *, within: float | None = None
+    ) -> Any:
+        """Ask a node itself, as an operator: one of `requests.NODE_METHODS`.
+
+        Raises what it answers, `no_answer`, and at once `unknown_node` and `node_away`, which the coordinator tells.
+        """
+        within = within or self._answer_within
+        given = msgspec.to_builtins(params) if params is not None else {}
+        for last in (False, False, True):
+            peer, start = self._nodes.get(node) or await self._meet(node)
+            body = messages.Request(
+                id=new_id(), method=method, params=given, counter=self._counter.next(), incarnation=start
+            )
+            future = self._deliver(topics.NODE_REQUEST, body, node=node, client=self.identity.kid)
+            try:
+                return await self._answer(future, method, within, node)
+            except EdgePandaError as error:
+                self._nodes.pop(node, None)
+                if last or error.code not in ("node_restarted", "counter_used"):
+                    raise
+                if error.code == "node_restarted":  # nothing was done; it says itself which start it is
+                    self._nodes[node] = (peer, int(error.details.get("incarnation", 0)))
+        raise AssertionError("unreachable")
+
+    async def _meet(self, node: str) -> tuple[Peer, int]:
+        """The node's key, by which its answers are known, and its newest start. Only the coordinator is believed."""
+        known = await self.node(node)
+        if not known["online"]:
+            raise EdgePandaError(
+                f"the node {node} is away",
+                code="node_away",
+                where=node,
+                cure="`edgepanda nodes` says when it was last heard; is it switched on?",
+            )
+        peer = Peer(key=known.get("key", ""), name=node, role="node")
+        self._nodes[node] = (peer, known.get("incarnation", 0))
+        peers = tuple(each for each, _ in self._nodes.values())
+        self._directory.replace(PeerList(site=self._site, revision=0, peers=peers))
+        return self._nodes[node]
 
     def _forget(self, request_id: str) -> None:
         self._waiting.pop(request_id, None)
@@ -235,8 +293,9 @@ class AsyncClient:
 
     def _on_reply(self, message: Message) -> None:
         body = message.body
-        future = self._waiting.get(body.id) if isinstance(body, messages.Reply) else None
-        if future is None or future.done():
+        asked, future = self._waiting.get(body.id, ("", None)) if isinstance(body, messages.Reply) else ("", None)
+        answers = message.name if message.topic is topics.NODE_REPLY else ""
+        if future is None or future.done() or answers != asked:
             return
         if body.error is not None:
             future.set_exception(EdgePandaError.from_dict(body.error.data))
@@ -404,6 +463,11 @@ class AsyncClient:
         result: dict[str, Any] = await self.request("node.get", requests.ByName(name=name))
         return result
 
+    async def logs(self, node: str, asked: requests.Logs, *, within: float | None = None) -> LogPage:
+        """A page of the node's log: see `requests.Logs`."""
+        hold = (within or self._answer_within) + asked.wait
+        return msgspec.convert(await self.ask_node(node, "logs", asked, within=hold), LogPage)
+
     async def digest(self) -> dict[str, Any]:
         """The site at a glance."""
         result: dict[str, Any] = await self.request("digest")
@@ -532,6 +596,14 @@ class Client:
     def node(self, name: str) -> dict[str, Any]:
         """See `AsyncClient.node`."""
         return self._do(self._inner.node(name))
+
+    def ask_node(self, node: str, method: str, params: msgspec.Struct | None = None) -> Any:
+        """See `AsyncClient.ask_node`."""
+        return self._do(self._inner.ask_node(node, method, params))
+
+    def logs(self, node: str, asked: requests.Logs) -> LogPage:
+        """See `AsyncClient.logs`."""
+        return self._do(self._inner.logs(node, asked))
 
     def digest(self) -> dict[str, Any]:
         """See `AsyncClient.digest`."""

@@ -170,6 +170,10 @@ AREAS: dict[str, dict[str, Code]] = {
             "Give one of them another pin; the message names both.",
         ),
         "unknown_node": Code("There is no such node.", "`edgepanda nodes` lists them."),
+        "node_away": Code(
+            "The node is not connected, so it cannot be asked.", "`edgepanda nodes` says when it was last heard."
+        ),
+        "node_restarted": Code("A request was meant for an earlier start of the node, and did nothing.", "Ask again."),
         "unknown_task": Code("There is no such task.", "`edgepanda tasks` lists them."),
         "invalid_task_id": Code("This cannot name a task.", "Use 8 to 40 of a-z, 0-9 and '-'."),
         "invalid_state": Code("The task stands where this cannot be done.", "`edgepanda show ID` says how it stands."),

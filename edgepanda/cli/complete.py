@@ -118,7 +118,7 @@ def _positional(command: str, before: Sequence[str], current: str, names: Names)
         return [f"{name}=" for name in known.get(before[0], []) if name not in given]
     if command in _TASKS and not before:
         return names.tasks
-    if command == "card" or (command == "nodes" and list(before) == ["remove"]):
+    if command in ("card", "logs") or (command == "nodes" and list(before) == ["remove"]):
         return names.nodes if command == "nodes" or not before else ()
     if command == "device" and before:
         return DEVICE_DRIVERS if list(before) == ["add"] else ()

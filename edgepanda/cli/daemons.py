@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -46,10 +47,13 @@ def node_command(settings: Settings, accept_ledger: str | None) -> int:
     async def run(ready: Ready) -> None:
         from edgepanda.client import site_key
         from edgepanda.node.daemon import NodeDaemon
+        from edgepanda.node.logs import LogRing
 
+        logs = LogRing()
+        logging.getLogger().addHandler(logs)
         if accept_ledger:
             await _accept(loaded, accept_ledger)
-        daemon = NodeDaemon(loaded, site_key=site_key(loaded), on_ready=ready)
+        daemon = NodeDaemon(loaded, site_key=site_key(loaded), on_ready=ready, logs=logs)
         _announce(settings, {"process": "node", "name": daemon.name}, f"node {daemon.name}")
         await daemon.run()
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 OK, FAILED, USAGE, UNREACHABLE, NEEDS_PERSON, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
-_UNREACHABLE = frozenset({"broker_unreachable", "broker_refused", "broker_tls", "no_answer"})
+_UNREACHABLE = frozenset({"broker_unreachable", "broker_refused", "broker_tls", "no_answer", "node_away"})
 _USAGE = frozenset(
     {
         "usage",

@@ -25,6 +25,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "digest": ("digest", "The same in one short answer, for programs"),
         "nodes": ("nodes", "List the nodes; let one in, or out"),
         "card": ("card", "What the nodes can do: devices, actions, arguments, limits"),
+        "logs": ("logs", "What a node has logged of late, or what it logs now"),
         "audit": ("audit", "Prove the ledger, or read it"),
     },
     "Processes": {
@@ -47,7 +48,7 @@ EXITS: dict[int, str] = {
     0: "done",
     1: "the task failed, timed out, was cancelled or expired; or the site refused, or something here failed",
     2: "wrong usage: a command, option, argument or configuration that cannot be used",
-    3: "broker or coordinator cannot be reached, or there was no answer in time",
+    3: "broker, coordinator or node cannot be reached, or there was no answer in time",
     4: "a person is needed: the task waits for one, or its outcome is uncertain",
     130: "interrupted with Ctrl-C",
 }

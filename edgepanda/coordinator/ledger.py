@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import msgspec
 
-from edgepanda.coordinator.counters import Counters, check_counter
+from edgepanda.coordinator.counters import Counters
 from edgepanda.coordinator.ledger_check import Verification, verify_snapshot
 from edgepanda.coordinator.ledger_rows import (
     ENDED,
@@ -44,7 +44,6 @@ __all__ = [
     "TaskPage",
     "TaskRow",
     "Verification",
-    "check_counter",
 ]
 
 _ANY = Narrow()

@@ -15,7 +15,6 @@ from edgepanda.coordinator import record as records
 from edgepanda.coordinator.book import Book, Live
 from edgepanda.coordinator.deadlines import Now, begin
 from edgepanda.coordinator.fleet import Fleet
-from edgepanda.coordinator.ledger import check_counter
 from edgepanda.coordinator.peers import PeersFile
 from edgepanda.coordinator.record import Record
 from edgepanda.coordinator.submit import accept
@@ -25,6 +24,7 @@ from edgepanda.model.ids import digest
 from edgepanda.model.states import LIVE, NEEDS_PERSON, Happening, Kind, Standing, State
 from edgepanda.trust.peers import Peer
 from edgepanda.wire import messages, requests
+from edgepanda.wire.counter import check_counter
 from edgepanda.wire.envelope import plain
 
 log = logging.getLogger("edgepanda.coordinator")
@@ -105,7 +105,7 @@ class Requests:
 
         def refuse(error: EdgePandaError) -> None:
             self._note_refusal(request, sender, error)
-            self._finish(request, sender, messages.Reply(id=request.id, error=rpc_error(error)))
+            self._finish(request, sender, messages.Reply(id=request.id, error=messages.rpc_error(error)))
 
         try:
             params = self._checked(request, sender)
@@ -128,14 +128,14 @@ class Requests:
 
     def refuse_body(self, refused_id: str, sender: Peer, error: EdgePandaError) -> None:
         """A request that could not even be read gets an answer all the same."""
-        self._reply(sender, messages.Reply(id=refused_id, error=rpc_error(error)))
+        self._reply(sender, messages.Reply(id=refused_id, error=messages.rpc_error(error)))
 
     def _finish(self, request: messages.Request, sender: Peer, reply: messages.Reply) -> None:
         self._waiting.discard((sender.kid, request.id))
         try:
             self._reply(sender, reply)
         except EdgePandaError as error:  # too large for one message
-            reply = messages.Reply(id=request.id, error=rpc_error(error))
+            reply = messages.Reply(id=request.id, error=messages.rpc_error(error))
             self._reply(sender, reply)
         if request.counter is not None:
             self._answered[sender.kid, request.id] = reply
@@ -387,7 +387,9 @@ class Requests:
             raise RequestError(
                 f"there is no node {p.name!r}", code="unknown_node", where="name", cure=f"known are: {known}"
             )
-        answer(node.view(self._clock().boottime, whole=True))
+        view = node.view(self._clock().boottime, whole=True)
+        peer = self._peers.directory.get(node.kid)  # whoever asks the node itself knows its answer by this key
+        answer(msgspec.structs.replace(view, key=peer.key if peer else "", incarnation=node.incarnation))
 
     def _digest(self, _p: requests.NoParams, _sender: Peer, answer: Answer, _refuse: Refuse) -> None:
         live = [entry.record for entry in self._book.live.values()]
@@ -477,9 +479,3 @@ def _brief(record: Record) -> dict[str, Any]:
 
 def _fault(message: str, where: str) -> EdgePandaError:
     return EdgePandaError(message, where=where, cure="the coordinator's log has the details; report them")
-
-
-def rpc_error(error: EdgePandaError) -> messages.RpcError:
-    """JSON-RPC's form of an error: its numbers for its own cases, one number of ours for all others."""
-    number = {"unsupported": -32601, "malformed": -32602, "internal": -32603}.get(error.code, -32000)
-    return messages.RpcError(code=number, message=str(error), data=error.as_dict())

@@ -24,6 +24,7 @@ from edgepanda.node.arbiter import Arbiter, superseded
 from edgepanda.node.attempt import LONGEST_LINE, Attempt, Key, NeverBegan, Why, is_unknown, new_row, stopped
 from edgepanda.node.devices import Devices
 from edgepanda.node.journal import AttemptRow, Journal
+from edgepanda.node.logs import ABOUT
 from edgepanda.node.memory import Memory
 from edgepanda.node.reporter import Reporter
 from edgepanda.node.results import LONGEST_TEXT, fitted
@@ -219,6 +220,7 @@ class Attempts:
         turn = None
         telling = asyncio.get_running_loop().call_later(SHOW_AFTER, self._tell_start, attempt)
         attempt.entered = True
+        ABOUT.set((attempt.task.id, attempt.number, attempt.device))  # for what is logged; this coroutine is a task
         try:
             if not attempt.began:
                 _check_time(attempt)
@@ -286,6 +288,7 @@ class Attempts:
             await self._reporter.keep(self._journal.advance(attempt.task.id, attempt.number, "began"))
             _check_time(attempt)  # that may have taken long
         attempt.began = True
+        log.info("%s.%d begins: %s on %s", *attempt.key, attempt.task.capability, attempt.device)
 
     async def _tell_again(self, attempt: Attempt, result: Finished) -> Finished:
         """What a direct command of this task has done is not done again; an `unsafe` one needs its permit to count."""
@@ -424,6 +427,7 @@ class Attempts:
             known=known,
             direct=attempt.task if attempt.number == 0 else None,
         )
+        log.info("%s.%d was cut short: %s", *attempt.key, known.get("code", "by a restart"))
         self._reporter.end(report, self._endednew_row(attempt), journaled=attempt.journaled)
 
     def _report(self, attempt: Attempt, finished: Finished) -> Finished:
@@ -436,6 +440,7 @@ class Attempts:
             result=finished,
             direct=attempt.task if attempt.number == 0 else None,
         )
+        log.info("%s.%d ends: %s", *attempt.key, " ".join(filter(None, (finished.outcome, finished.code))))
         self._reporter.end(report, self._endednew_row(attempt), journaled=attempt.journaled)
         return finished
 

@@ -25,8 +25,11 @@ from edgepanda.node import cards
 from edgepanda.node.attempts import Attempts
 from edgepanda.node.devices import Devices
 from edgepanda.node.journal import Journal
+from edgepanda.node.logs import LogRing
 from edgepanda.node.memory import Memory
+from edgepanda.node.methods import Method, converted
 from edgepanda.node.reporter import Reporter
+from edgepanda.node.requests import NodeRequests
 from edgepanda.node.site import Site
 from edgepanda.node.socket import LocalSocket
 from edgepanda.trust.identity import Identity, encode_key
@@ -34,7 +37,7 @@ from edgepanda.trust.peers import Peer
 from edgepanda.wire import messages, topics
 from edgepanda.wire.bus import Bus, Message, Refused
 from edgepanda.wire.clock import boot_id, stamp
-from edgepanda.wire.requests import LARGEST_SUBMIT
+from edgepanda.wire.requests import LARGEST_SUBMIT, LogPage, Logs
 
 log = logging.getLogger("edgepanda.node")
 
@@ -61,8 +64,15 @@ class DirectCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class NodeDaemon:
     """One node. `await run()` serves until cancelled."""
 
-    def __init__(self, loaded: Loaded, *, site_key: bytes, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Opens key, journal and documents; one daemon at a time has them.
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        site_key: bytes,
+        on_ready: Callable[[], None] = lambda: None,
+        logs: LogRing | None = None,
+    ) -> None:
+        """Opens key, journal and documents; one daemon at a time has them. `logs`: what the method of this name tells.
 
         Raises `EdgePandaError`: `storage_locked` when another daemon has this identity, and what files can raise.
         """
@@ -90,7 +100,11 @@ class NodeDaemon:
             reporter=self._reporter,
             work_dir=loaded.state_dir / "work",
         )
-        self._socket = LocalSocket(socket_path(loaded), {"status": self._status, "do": self._do})
+        self._logs = logs or LogRing()
+        self._logs.start = self.journal.incarnation
+        methods: dict[str, Method] = {"status": self._status, "do": self._do, "logs": self._read_logs}
+        self._socket = LocalSocket(socket_path(loaded), methods)
+        self._requests = NodeRequests(methods, incarnation=self.journal.incarnation, send=self._reply)
         self._bus = self._make_bus()
         self._reporter.before_end = self._send_output
         self._card: Card | None = None
@@ -145,6 +159,7 @@ class NodeDaemon:
             task.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
         await self._socket.stop()
+        self._requests.close()
         await self._devices.close()
         await self._reporter.flush()
         if self._bus.up:
@@ -172,6 +187,7 @@ class NodeDaemon:
         bus.subscribe(topics.HELLO, self._on_hello)
         bus.subscribe(topics.INBOX, self._on_inbox, node=self.name)
         bus.subscribe(topics.STATUS, self._on_own_status, node=self.name)
+        bus.subscribe(topics.NODE_REQUEST, lambda m: self._requests.take(m.body, m.sender), node=self.name)
         return bus
 
     # what we say
@@ -342,6 +358,8 @@ class NodeDaemon:
         if refused.topic is topics.INBOX:
             ack = messages.Ack(id=new_id(), unsupported=(refused.id,))
             self._bus.send(topics.REPORT, ack, node=self.name)
+        elif refused.topic is topics.NODE_REQUEST:
+            self._requests.refuse(refused.id, refused.sender, refused.error)
 
     # live output
 
@@ -362,7 +380,13 @@ class NodeDaemon:
             body = messages.Output(id=new_id(), task=task, attempt=attempt, stream=stream, lines=tuple(shown))
             self._bus.send(topics.OUTPUT, body, node=self.name)
 
-    # the local socket
+    # requests: over the local socket and over the bus
+
+    def _reply(self, asker: Peer, reply: messages.Reply) -> None:
+        self._bus.send(topics.NODE_REPLY, reply, node=self.name, client=asker.kid)
+
+    async def _read_logs(self, params: dict[str, Any]) -> LogPage:
+        return await self._logs.answer(self.name, converted(params, Logs, "logs"))
 
     async def _status(self, _params: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -386,15 +410,7 @@ class NodeDaemon:
         return list(self.attempts.running.values())
 
     async def _do(self, params: dict[str, Any]) -> dict[str, Any]:
-        try:
-            call = msgspec.convert(params, DirectCall)
-        except msgspec.ValidationError as error:
-            raise EdgePandaError(
-                str(error),
-                code="malformed",
-                where="do params",
-                cure='send {"device": "pan", "action": "move", "args": {"angle": 30}}',
-            ) from error
+        call = converted(params, DirectCall, "do", 'send {"device": "pan", "action": "move", "args": {"angle": 30}}')
         if self._draining:
             raise EdgePandaError("this node is ending", code="draining", where=self.name)
         if call.id and not is_task_id(call.id):

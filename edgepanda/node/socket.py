@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from edgepanda.errors import EdgePandaError
+from edgepanda.node.methods import Method, call
 from edgepanda.unix_socket import reachable
-from edgepanda.wire.envelope import plain
 
 log = logging.getLogger("edgepanda.node")
 
 LONGEST_LINE = 64 * 1024
 MODE = 0o660
-
-Method = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
 class _Call(msgspec.Struct):
@@ -83,19 +80,10 @@ class LocalSocket:
     async def _answer(self, line: bytes) -> dict[str, Any]:
         call_id = None
         try:
-            call = msgspec.json.decode(line, type=_Call)
-            call_id = call.id
-            if not plain(call.params):
-                raise EdgePandaError(
-                    "too deep, or a number beyond 64 bits", code="malformed", where="params", cure="send plain JSON"
-                )
-            method = self._methods.get(call.method)
-            if method is None:
-                known = ", ".join(sorted(self._methods))
-                raise EdgePandaError(
-                    f"there is no method {call.method!r}", code="unsupported", where="method", cure=f"known: {known}"
-                )
-            return {"jsonrpc": "2.0", "id": call_id, "result": msgspec.to_builtins(await method(call.params))}
+            asked = msgspec.json.decode(line, type=_Call)
+            call_id = asked.id
+            result = await call(self._methods, asked.method, asked.params)
+            return {"jsonrpc": "2.0", "id": call_id, "result": result}
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             failure = EdgePandaError(
                 f"not a request: {error}",
@@ -107,15 +95,6 @@ class LocalSocket:
         except EdgePandaError as error:
             log.info("refused on the local socket: %.400s [%s]", error, error.code)
             return _failure(call_id, error)
-        except Exception as error:
-            log.exception("a local request failed")
-            failure = EdgePandaError(
-                f"the node failed: {error}",
-                code="internal",
-                where="local socket",
-                cure="the node's log has the details; report them",
-            )
-            return _failure(call_id, failure)
 
 
 def _failure(call_id: int | str | None, error: EdgePandaError) -> dict[str, Any]:

@@ -43,6 +43,7 @@ class Message(msgspec.Struct, frozen=True):
     topic: Topic
     name: str  # the node or client that the topic names
     retained: bool
+    client: str = ""  # the client that it names, beside a node too
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -112,7 +113,7 @@ class Bus:
         self._base = base + "/"
         self._make_will = will
         self._on_up, self._on_down, self._on_refused = on_up, on_down, on_refused
-        self._handlers: dict[str, tuple[Handler, str]] = {}  # by pattern; and the one name that it is for, or ""
+        self._handlers: dict[str, tuple[Handler, dict[str, str]]] = {}  # by pattern; and the names that it is for
         self._subscriptions: list[tuple[str, int]] = []
         self._outgoing: dict[str, list[bytes]] = {}
         self._flushing = False
@@ -135,9 +136,8 @@ class Bus:
 
     def subscribe(self, topic: Topic, handler: Handler, **names: str) -> None:
         """Take what is said on the topic: of all nodes and clients, or of the one that is named. Before `start`."""
-        pattern = topic.at(**names) if names else topic.every
-        self._subscriptions.append((self._base + pattern, topic.qos))
-        self._handlers[topic.pattern] = (handler, next(iter(names.values()), ""))
+        self._subscriptions.append((self._base + topic.some(**names), topic.qos))
+        self._handlers[topic.pattern] = (handler, names)
 
     def start(self) -> None:
         """Begin to connect; returns at once."""
@@ -252,8 +252,8 @@ class Bus:
     def _take(self, topic: str, payload: bytes, retained: bool) -> None:
         below = topic[len(self._base) :]
         found = topics.find(below) if topic.startswith(self._base) else None
-        handler, name = self._handlers.get(found.topic.pattern, (None, "")) if found else (None, "")
-        if found is None or handler is None or name not in ("", found.name):
+        handler, names = self._handlers.get(found.topic.pattern, (None, {})) if found else (None, {})
+        if found is None or handler is None or any(getattr(found, kind) != name for kind, name in names.items()):
             self.counts["unknown_topic"] += 1  # some brokers bring what others have subscribed to
             return
         if not payload:
@@ -287,7 +287,7 @@ class Bus:
                 refused = Refused(head.id, sender, found.topic, error)
                 self._call(lambda: self._on_refused(refused), head.type, sender)
             return
-        message = Message(body, sender, found.topic, found.name, retained)
+        message = Message(body, sender, found.topic, found.name, retained, found.client)
         self._call(lambda: handler(message), head.type, sender)
 
     def _call(self, handle: Callable[[], None], body_type: str, sender: Peer) -> None:
@@ -301,7 +301,7 @@ class Bus:
         decode = _decoders.get(head.type)
         if decode is None:
             raise EnvelopeError(f"unknown type {head.type!r}", code="unsupported", where=found.topic.pattern)
-        if not topics.may_say(found, head.type, sender.role, sender.name):
+        if not topics.may_say(found, head.type, sender.role, sender.name, sender.kid):
             raise EnvelopeError(
                 f"{sender.name} ({sender.role}) may not say {head.type!r}",
                 code="not_allowed",

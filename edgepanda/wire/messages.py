@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Card
 from edgepanda.model.head import Head
 from edgepanda.model.task import Finished, Task
@@ -228,11 +229,15 @@ class Output(Body, frozen=True, kw_only=True, tag="output"):
 
 
 class Request(Body, frozen=True, kw_only=True, tag="request"):
-    """A JSON-RPC 2.0 request. Changing methods other than `task.submit` carry a rising counter of the sender's key."""
+    """A JSON-RPC 2.0 request. Changing methods other than `task.submit` carry a rising counter of the sender's key.
+
+    One to a node always carries it, and the node's start for which it is meant.
+    """
 
     method: str
     params: dict[str, Any] = {}
     counter: int | None = None
+    incarnation: int | None = None
     jsonrpc: str = "2.0"
 
 
@@ -242,6 +247,12 @@ class RpcError(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     code: int
     message: str
     data: dict[str, Any] = {}
+
+
+def rpc_error(error: EdgePandaError) -> RpcError:
+    """JSON-RPC's form of an error: its numbers for its own cases, one number of ours for all others."""
+    number = {"unsupported": -32601, "malformed": -32602, "internal": -32603}.get(error.code, -32000)
+    return RpcError(code=number, message=str(error), data=error.as_dict())
 
 
 class Reply(Body, frozen=True, kw_only=True, tag="reply"):

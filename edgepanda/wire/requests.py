@@ -1,8 +1,8 @@
-"""Parameters of the coordinator's requests, and what they answer with: shared by the coordinator and the client."""
+"""Parameters of requests to the coordinator and to nodes, and what they answer with: shared with the client."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -12,6 +12,8 @@ from edgepanda.trust.peers import Peer, Role
 LARGEST_SUBMIT = 24 * 1024  # bytes of a submit's JSON: larger inputs travel as artifacts
 LONGEST_WAIT = 25.0  # seconds that `task.wait` holds its answer back
 MOST_ROWS = 100  # in one page
+LARGEST_NODE_REQUEST = 4 * 1024  # bytes of the JSON of what a node is asked
+LONGEST_LOG_WAIT = 20.0  # seconds that `logs` holds its answer back
 
 
 class Params(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -115,6 +117,46 @@ class AddPeer(Params, frozen=True, kw_only=True):
     peer: Peer
 
 
+class Logs(Params, frozen=True, kw_only=True):
+    """`logs` of a node: the newest `lines`, oldest first; or those after the number `after` of the start `start`.
+
+    `since`: not older than so many seconds. `task`: of this task. `wait`: where there is none yet, hold the answer back
+    so many seconds. A page may be short: `next` goes on as `after`, and `more` says that there is more already.
+    """
+
+    after: int | None = None
+    start: int = 0
+    lines: Annotated[int, msgspec.Meta(ge=0)] = 200
+    since: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    level: Literal["debug", "info", "warning", "error"] = "debug"
+    task: str | None = None
+    wait: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
+class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a log; `at` is wall seconds by the node's clock, `seq` rises by one with each line of a start."""
+
+    seq: int
+    at: float
+    level: str
+    logger: str
+    text: str
+    task: str = ""
+    attempt: int | None = None
+    device: str = ""
+
+
+class LogPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `logs`. `missed`: lines after `after` that are kept no longer."""
+
+    node: str
+    start: int  # of the node's process: numbers begin anew with each
+    lines: tuple[LogLine, ...]
+    next: int
+    more: bool = False
+    missed: int = 0
+
+
 class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A task as the coordinator shows it. Times are wall seconds, for people."""
 
@@ -158,6 +200,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     temperature: float | None = None
     seen: float | None = None  # seconds since its last beat
     card: dict[str, Any] | None = None
+    key: str = ""  # with the card: its public key
+    incarnation: int = 0  # with the card: its newest start that was heard of
 
 
 METHODS: dict[str, tuple[type[Params], frozenset[Role], bool]] = {
@@ -179,3 +223,5 @@ METHODS: dict[str, tuple[type[Params], frozenset[Role], bool]] = {
     "peers.add": (AddPeer, frozenset({"operator"}), True),
     "peers.remove": (ByName, frozenset({"operator"}), True),
 }
+
+NODE_METHODS = frozenset({"status", "logs"})  # of its local methods those that a node answers to operators over the bus

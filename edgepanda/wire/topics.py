@@ -16,10 +16,11 @@ Says = Mapping[str, frozenset[Role]]
 SITE: frozenset[Role] = frozenset({"site"})
 NODE: frozenset[Role] = frozenset({"node"})
 ASKERS: frozenset[Role] = frozenset({"operator", "client", "voice", "node"})
+OPERATORS: frozenset[Role] = frozenset({"operator"})
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """One line of the table. `pattern` has `{node}` or `{client}` for the level that names one."""
+    """One line of the table. `pattern` has `{node}` or `{client}`, or both, for the level that names one."""
 
     pattern: str
     qos: int
@@ -34,7 +35,11 @@ class Topic(msgspec.Struct, frozen=True):
     @property
     def every(self) -> str:
         """The filter below the base that takes this topic of all nodes or clients."""
-        return PREFIX + self.pattern.format(node="+", client="+")
+        return self.some()
+
+    def some(self, **names: str) -> str:
+        """The filter below the base that takes this topic of the named node or client, and of all that is not named."""
+        return PREFIX + self.pattern.format(**{"node": "+", "client": "+", **names})
 
 
 def _topic(
@@ -60,18 +65,26 @@ CLAIM = _topic("nodes/{node}/claim", says={"claim": NODE})
 REPORT = _topic("nodes/{node}/report", qos=0, says=dict.fromkeys(_REPORTS, NODE))
 INBOX = _topic("nodes/{node}/inbox", qos=0, says=dict.fromkeys(_INBOX, SITE), urgent=True)
 OUTPUT = _topic("nodes/{node}/output", qos=0, says={"output": NODE})
+NODE_REQUEST = _topic("nodes/{node}/request/{client}", qos=0, says={"request": OPERATORS})
+NODE_REPLY = _topic("nodes/{node}/reply/{client}", qos=0, says={"reply": NODE})
 
 TABLE: tuple[Topic, ...] = (
     *(COORDINATOR, HELLO, REQUEST, EVENTS, REPLY),
-    *(CARD, STATUS, BEAT, CLAIM, REPORT, INBOX, OUTPUT),
+    *(CARD, STATUS, BEAT, CLAIM, REPORT, INBOX, OUTPUT, NODE_REQUEST, NODE_REPLY),
 )
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A topic that came in: its line of the table, and the name in it, or an empty string."""
+    """A topic that came in: its line of the table, and what it names: a node, a client, both, or nobody."""
 
     topic: Topic
-    name: str
+    node: str = ""
+    client: str = ""
+
+    @property
+    def name(self) -> str:
+        """Whose topic it is: the node's, or else the client's; empty if it is the site's."""
+        return self.node or self.client
 
 
 @functools.lru_cache(maxsize=4096)
@@ -84,15 +97,19 @@ def find(below_base: str) -> Found | None:
         pattern = topic.pattern.split("/")
         if len(pattern) != len(levels):
             continue
-        if all(p.startswith("{") or p == level for p, level in zip(pattern, levels, strict=True)):
-            name = next((lv for p, lv in zip(pattern, levels, strict=True) if p.startswith("{")), "")
-            return Found(topic, name)
+        pairs = list(zip(pattern, levels, strict=True))
+        if all(p.startswith("{") or p == level for p, level in pairs):
+            return Found(topic, **{p.strip("{}"): level for p, level in pairs if p.startswith("{")})
     return None
 
 
-def may_say(found: Found, body_type: str, role: Role, name: str) -> bool:
-    """True if a peer of this role and name may say this there: a node only below its own name."""
+def may_say(found: Found, body_type: str, role: Role, name: str, kid: str = "") -> bool:
+    """True if a peer of this role, name and key may say this there: a node only below its own name, and who asks a
+    node only below the id of its own key.
+    """
     roles = found.topic.says.get(body_type)
     if roles is None or role not in roles:
         return False
-    return role != "node" or "{node}" not in found.topic.pattern or found.name == name
+    if role == "node":
+        return "{node}" not in found.topic.pattern or found.node == name
+    return role == "site" or not found.client or found.client == kid

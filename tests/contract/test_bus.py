@@ -190,6 +190,51 @@ async def test_a_typed_body_arrives_as_it_was_said(broker, base):
         assert not site.bus.counts
 
 
+async def test_a_request_to_a_node_and_its_reply_are_for_these_two_alone(broker, base):
+    kid, other = OPERATOR.kid, OTHER.kid
+    async with (
+        seated(broker, NODE, base, topics.NODE_REQUEST, node="pi") as node,
+        seated(broker, OTHER, base, topics.NODE_REQUEST, node="attic") as attic,
+        seated(broker, OPERATOR, base, topics.NODE_REPLY, process="x", client=kid) as client,
+    ):
+        client.bus.deliver(topics.NODE_REQUEST, messages.Request(id="q1", method="logs"), node="pi", client=kid)
+        question = await node.next()
+        assert (question.sender.name, question.name, question.client) == ("alice", "pi", kid)
+        node.bus.send(topics.NODE_REPLY, messages.Reply(id="q1", result=[1]), node="pi", client=other)
+        node.bus.send(topics.NODE_REPLY, messages.Reply(id="q1", result=[2]), node="pi", client=kid)
+        answer = await client.next()
+        assert (answer.body, answer.name, answer.sender.name) == (messages.Reply(id="q1", result=[2]), "pi", "pi")
+        client.bus.settle(["q1"])
+        assert attic.received.empty()
+        assert client.received.empty()
+
+
+async def test_who_may_not_ask_a_node_is_not_heard(broker, base):
+    mine, foreign = (topics.NODE_REQUEST.at(node="pi", client=who.kid) for who in (OPERATOR, OTHER))
+    reply = topics.NODE_REPLY.at(node="pi", client=OPERATOR.kid)
+    request = messages.Request(id="q1", method="logs")
+    forged = [
+        (mine, sealed(OTHER, mine, request)),  # another node
+        (foreign, sealed(OTHER, foreign, request)),
+        (mine, sealed(SITE, mine, request)),
+        (foreign, sealed(OPERATOR, foreign, request)),  # an operator, so that somebody else gets the answer
+        (reply, sealed(OTHER, reply, messages.Reply(id="q1"))),  # another node answers
+        (reply, sealed(OPERATOR, reply, messages.Reply(id="q1"))),
+    ]
+    stranger = sealed(STRANGER, mine, request)
+    moved = sealed(OPERATOR, topics.NODE_REQUEST.at(node="attic", client=OPERATOR.kid), request)
+    async with (
+        seated(broker, NODE, base, topics.NODE_REQUEST, topics.NODE_REPLY) as node,
+        raw_client(broker) as raw,
+    ):
+        for topic, payload in [*forged, (mine, stranger), (mine, moved), (mine, sealed(OPERATOR, mine, request))]:
+            raw.publish(f"{base}/{topic}", payload, qos=1, retain=False)
+        heard = await node.next()
+        assert heard.sender.name == "alice"
+        assert node.received.empty()
+        assert node.bus.counts == {"not_allowed": 6, "unknown_key": 1, "bad_signature": 1}
+
+
 async def test_a_request_and_its_reply(broker, base):
     async with (
         seated(broker, SITE, base, topics.REQUEST, process="c") as site,

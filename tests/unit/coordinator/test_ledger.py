@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from edgepanda.coordinator import ledger as ledgers
 from edgepanda.coordinator import ledger_rows
-from edgepanda.coordinator.counters import MAX_VALUE, WINDOW
-from edgepanda.coordinator.ledger import Event, Head, Ledger, NodeRow, TaskRow, _list_query, check_counter
+from edgepanda.coordinator.ledger import Event, Head, Ledger, NodeRow, TaskRow, _list_query
 from edgepanda.coordinator.task_filter import Narrow
 from edgepanda.errors import EdgePandaError
 from edgepanda.model import states
 from edgepanda.storage import StorageError
+from edgepanda.wire.counter import MAX_VALUE, WINDOW, check_counter
 
 
 @pytest.fixture

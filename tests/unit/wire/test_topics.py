@@ -31,6 +31,8 @@ SAID = {
     "nodes/{node}/report": {kind: {"node"} for kind in REPORTS | {"ack"}},
     "nodes/{node}/inbox": {kind: {"site"} for kind in ("lease", "renewed", "permit", "cancel", "peers", "ask", "ack")},
     "nodes/{node}/output": {"output": {"node"}},
+    "nodes/{node}/request/{client}": {"request": {"operator"}},
+    "nodes/{node}/reply/{client}": {"reply": {"node"}},
 }
 
 
@@ -82,19 +84,35 @@ def test_only_the_roles_in_the_table_may_say_a_body(topic):
     assert found is not None
     for kind, role in itertools.product([*ALL, "unknown"], ROLES):
         allowed = role in SAID[topic.pattern].get(kind, set())
-        assert may_say(found, kind, role, NAMES["node"]) is allowed
+        assert may_say(found, kind, role, NAMES["node"], NAMES["client"]) is allowed
 
 
 @pytest.mark.parametrize(
-    "topic", [t for t in TABLE if "{node}" in t.pattern and t is not topics.INBOX], ids=lambda t: t.pattern
+    "topic",
+    [t for t in TABLE if "{node}" in t.pattern and t not in (topics.INBOX, topics.NODE_REQUEST)],
+    ids=lambda t: t.pattern,
 )
 def test_a_node_speaks_only_below_its_own_name(topic):
-    found = find(topic.at(node="pi"))
+    found = find(topic.at(node="pi", client="x"))
     assert found is not None
     for kind in topic.says:
         assert may_say(found, kind, "node", "pi")
         for other in ("pi-4", "", "p", "PI", "site"):
             assert not may_say(found, kind, "node", other)
+
+
+def test_who_asks_a_node_asks_below_its_own_key():
+    found = find(topics.NODE_REQUEST.at(node="pi", client="mykey"))
+    assert found is not None
+    assert (found.name, found.node, found.client) == ("pi", "pi", "mykey")
+    assert may_say(found, "request", "operator", "me", "mykey")
+    assert not may_say(found, "request", "operator", "me", "another")
+
+
+def test_a_filter_names_some_and_leaves_others_open():
+    assert topics.NODE_REQUEST.some(node="pi") == "v1/nodes/pi/request/+"
+    assert topics.NODE_REPLY.some(client="k") == "v1/nodes/+/reply/k"
+    assert topics.NODE_REPLY.every == "v1/nodes/+/reply/+"
 
 
 def test_a_level_without_a_name_belongs_to_nobody():
