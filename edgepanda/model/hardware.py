@@ -12,7 +12,9 @@ from typing import Any, Literal
 import msgspec
 
 State = Literal["usable", "unavailable"]
-Why = Literal["", "busy", "group", "overlay", "module", "kernel", "blocked", "read_only", "unreadable", "stuck", "gone"]
+Cause = Literal[
+    "", "busy", "group", "overlay", "module", "kernel", "blocked", "read_only", "unreadable", "stuck", "gone"
+]
 """Why an item cannot be used, in one stable word: another process has it; the user is in no group that may; a switch of
 the board's configuration is off; no driver or module of the kernel; a kernel driver has it; the radio is switched off;
 it can only be read; the kernel's files say nonsense; the bus does not answer; it was there before and is not now."""
@@ -27,7 +29,7 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     name: str
     device: str = ""
     state: State = "usable"
-    why: Why = ""
+    why: Cause = ""
     reason: str = ""
     cure: str = ""
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
 from edgepanda.drivers.contract import ActionSpec, Description, Probe
@@ -89,8 +86,3 @@ def claimed(card: Card) -> tuple[str, ...]:
     }
     names |= {name for name, own in card.capabilities.items() if own.state == "ready"}
     return tuple(sorted(names))
-
-
-def hardware(uname: Mapping[str, str], cpus: int, memory_mib: int) -> dict[str, Any]:
-    """The machine in a few words."""
-    return {"machine": uname["machine"], "kernel": uname["release"], "cpus": cpus, "memory_mib": memory_mib}

@@ -24,6 +24,7 @@ from edgepanda.model.task import Limits, Task
 from edgepanda.node import cards
 from edgepanda.node.attempts import Attempts
 from edgepanda.node.devices import Devices
+from edgepanda.node.inventory import Inventory
 from edgepanda.node.journal import Journal
 from edgepanda.node.logs import LogRing
 from edgepanda.node.memory import Memory
@@ -82,6 +83,7 @@ class NodeDaemon:
         self.name = node_name(loaded, self.identity)
         self.journal = Journal.open(loaded.state_dir / "journal.db")
         self._memory = Memory(loaded.state_dir / "positions.json")
+        self._inventory = Inventory(loaded.state_dir / "hardware.json", on_change=self._card_changed)
         self._site = Site(
             loaded.state_dir / "node-peers.json",
             name=loaded.config.site.name,
@@ -127,6 +129,7 @@ class NodeDaemon:
         opening = asyncio.create_task(self._open_devices())
         ticking = asyncio.create_task(self._tick())
         beating = asyncio.create_task(self._beat())
+        self._spawn(self._inventory.look())
         self._on_ready()
         try:
             await asyncio.gather(opening, ticking, beating)
@@ -166,6 +169,7 @@ class NodeDaemon:
             self._bus.retain(topics.STATUS, self._status_body(False), node=self.name)
         await self._bus.stop()
         self._memory.close()
+        self._inventory.close()
         self._site.close()
         self.journal.close()
 
@@ -199,6 +203,7 @@ class NodeDaemon:
         """A driver has said something of itself: a card that differs gets the next revision."""
         revision = self._card.revision if self._card is not None else 0
         card = self._devices.card(node=self.name, revision=revision + 1, incarnation=self.journal.incarnation)
+        card = msgspec.structs.replace(card, hardware=self._inventory.hardware)
         if self._card is None or not cards.same(card, self._card):
             self._card = card
             self._say_card()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -219,7 +218,7 @@ class Devices:
         return thing is not None and await thing.host.cancel(task, attempt)
 
     def card(self, *, node: str, revision: int, incarnation: int) -> Card:
-        """The node's card as things stand."""
+        """The node's card as things stand, but for its hardware."""
         settings = self._loaded.require_node()
         devices: dict[str, Device] = {}
         capabilities: dict[str, Capability] = {}
@@ -236,16 +235,11 @@ class Devices:
         drivers: dict[str, Driver] = {
             name: cards.as_driver(description) for name, description in self._descriptions.items() if name in used
         }
-        uname = os.uname()
-        memory_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
         return Card(
             node=node,
             revision=revision,
             incarnation=incarnation,
             software=__version__,
-            hardware=cards.hardware(
-                {"machine": uname.machine, "release": uname.release}, os.cpu_count() or 1, memory_mib
-            ),
             labels=settings.labels,
             slots=settings.slots,
             drivers=drivers,

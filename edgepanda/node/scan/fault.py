@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from edgepanda.model.hardware import Why
+from edgepanda.model.hardware import Cause
 from edgepanda.node.scan.root import Root
 
 RULE = 'a udev rule: SUBSYSTEM=="{subsystem}", GROUP="{group}", MODE="0660"'
@@ -13,7 +13,7 @@ RULE = 'a udev rule: SUBSYSTEM=="{subsystem}", GROUP="{group}", MODE="0660"'
 class Fault(NamedTuple):
     """One reason with its cure."""
 
-    why: Why
+    why: Cause
     reason: str
     cure: str
 
