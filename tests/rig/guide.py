@@ -4,13 +4,15 @@ Blocks are read by the words after their fence:
 
 - `sh`: commands, one after the other, in the machine's first terminal. `sh pi2`: on that machine (else `pi1`).
 - `sh stays`: one command that goes on, in a terminal of its own. The same command again: first Ctrl-C for the former.
+- `sh soon`: commands that are tried until they succeed, as somebody looks again who was told to wait.
 - `sh install`: for the installer's own tests, which run it in containers.
 - `sh exits=4`: its last command ends with this code (else all with 0).
 - `text` right after `sh`: what its last command prints; `...` stands for anything. After `sh stays`: lines that come.
-- `cron`: lines of a crontab; the command of each is run as cron runs it, twice.
+- `cron`: lines of a crontab; the command of each is run as cron runs it, twice; one of `@reboot` at the next boot.
 - `python`: a program, run by the interpreter of the environment.
 
-`<!-- after PAGE -->`: the page begins where that one ends. `<!-- power-cut pi1 -->`: what the sentence before it says.
+`<!-- after PAGE -->`: the page begins where that one ends. `<!-- power-cut pi1 -->`: the plug is pulled and
+plugged in again. `<!-- ctrl-c pi1 -->`: all that goes on there is ended with Ctrl-C.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ _PROGRAM = re.compile(r"(?:\S*/)?edgepanda ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?")
 class Step(NamedTuple):
     """A command as it stands in the document, or a stage direction.
 
-    `kind`: `sh`, `stays`, `install`, `cron`, `python` or `power-cut`. `shown`: what it prints, as the document says.
-    `where`: file and line.
+    `kind`: `sh`, `stays`, `soon`, `install`, `cron`, `python`, `power-cut` or `ctrl-c`. `shown`: what it prints, as
+    the document says. `where`: file and line.
     """
 
     kind: str
@@ -51,7 +53,7 @@ class Guide(NamedTuple):
 
     def commands(self) -> list[str]:
         """What a person types, in order; a comment is none."""
-        return [step.text for step in self.steps if step.kind in ("sh", "stays")]
+        return [step.text for step in self.steps if step.kind in ("sh", "stays", "soon")]
 
 
 def read(path: Path) -> Guide:
@@ -85,7 +87,7 @@ def parse(text: str, path: Path) -> Guide:
 def _direction(guide: Guide, what: str, whom: str, where: str) -> None:
     if what == "after":
         guide.after.append(whom)
-    elif what == "power-cut":
+    elif what in ("power-cut", "ctrl-c"):
         guide.steps.append(Step(what, "", whom, where))
     else:
         raise ValueError(f"{where}: nobody knows what to do for '{what}'")
@@ -96,7 +98,7 @@ def _steps(kind: str, words: list[str], text: str, name: str, line: int) -> list
     for word in words:
         if word.startswith("exits="):
             code = int(word.removeprefix("exits="))
-        elif word in ("stays", "install"):
+        elif word in ("stays", "soon", "install"):
             kind = word
         elif re.fullmatch(r"pi\d", word):
             machine = word

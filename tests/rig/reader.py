@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from tests.rig.cli import Running
@@ -9,6 +10,7 @@ from tests.rig.guide import Step, cron_command, line_pattern, matches
 from tests.rig.machine import PATIENCE, Machine, Terminal
 
 READY = "ready: ..."
+LOOK_EVERY = 0.5  # seconds
 
 
 class Reader:
@@ -18,6 +20,7 @@ class Reader:
         self._machines = machines
         self._terminals: dict[str, Terminal] = {}
         self._going: dict[tuple[str, str], Running] = {}  # by machine and command
+        self._at_boot: dict[str, list[Step]] = {}
 
     def take(self, step: Step) -> None:
         """Do one step. Raises AssertionError with the place in the document and what was printed."""
@@ -26,20 +29,27 @@ class Reader:
             self._type(step, machine)
         elif step.kind == "stays":
             self._leave_going(step, machine)
+        elif step.kind == "soon":
+            self._try_until_it_works(step, machine)
         elif step.kind == "cron":
-            for _ in range(2):
-                self._as_cron(step, machine)
+            self._as_cron(step, machine)
         elif step.kind == "python":
             self._run(step, machine, ["python3", "-c", step.text], machine.clone)
+        elif step.kind == "ctrl-c":
+            self._end_all(step.machine)
         elif step.kind == "power-cut":
             self._cut_power(machine)
 
     def leave(self) -> None:
         """Ctrl-C for all that goes on; each must end well."""
-        for (name, text), running in reversed(self._going.items()):
+        for name in self._machines:
+            self._end_all(name)
+
+    def _end_all(self, machine: str) -> None:
+        for name, text in [key for key in reversed(self._going) if key[0] == machine]:
+            running = self._going.pop((name, text))
             code = self._machines[name].interrupt(running)
             assert code == 0, f"{text} ended with {code} after Ctrl-C:\n{running.text}"
-        self._going.clear()
 
     def _type(self, step: Step, machine: Machine) -> None:
         if step.machine not in self._terminals:
@@ -61,10 +71,18 @@ class Reader:
                 found = running.wait_for(line_pattern(line), after=seen, within=PATIENCE)
                 seen = running.lines.index(found, seen) + 1
 
+    def _try_until_it_works(self, step: Step, machine: Machine) -> None:
+        terminal, until = machine.terminal(), time.monotonic() + PATIENCE
+        while (done := terminal.type(step.text)).code != step.code:
+            assert time.monotonic() < until, f"{step.where}: {step.text}\ngoes on failing:\n{done.text}"
+            time.sleep(LOOK_EVERY)
+
     def _as_cron(self, step: Step, machine: Machine) -> None:
-        """With cron's environment: its own PATH, in the home folder."""
-        clean = ["env", "-i", f"HOME={machine.home}", "LOGNAME=panda", "PATH=/usr/bin:/bin", "SHELL=/bin/sh"]
-        self._run(step, machine, [*clean, "sh", "-c", cron_command(step.text)], machine.home)
+        if step.text.startswith("@reboot"):
+            self._at_boot.setdefault(machine.name, []).append(step)
+            return
+        for _ in range(2):
+            self._run(step, machine, _cron_words(step, machine), machine.home)
 
     def _run(self, step: Step, machine: Machine, words: list[str], where: Path) -> None:
         running = machine.start(words, where=where)
@@ -77,3 +95,11 @@ class Reader:
         self._terminals.pop(machine.name, None)
         self._going = {key: running for key, running in self._going.items() if key[0] != machine.name}
         machine.boot()
+        for step in self._at_boot.get(machine.name, []):
+            machine.start(_cron_words(step, machine), where=machine.home)  # it goes on until the machine is off
+
+
+def _cron_words(step: Step, machine: Machine) -> list[str]:
+    """With cron's environment: its own PATH, to be run in the home folder."""
+    clean = ["env", "-i", f"HOME={machine.home}", "LOGNAME=panda", "PATH=/usr/bin:/bin", "SHELL=/bin/sh"]
+    return [*clean, "sh", "-c", cron_command(step.text)]
