@@ -188,6 +188,22 @@ AREAS: dict[str, dict[str, Code]] = {
         "expired": Code("The task was too old to begin.", "Submit it again; --valid-for gives more time."),
         "lost": Code("The node that had the task was not heard of again.", "`edgepanda nodes` shows which are away."),
         "io": Code("The hardware did not answer as it should.", "Check wires and power, then try again."),
+        "exit_status": Code(
+            "The program ended with another exit status than 0, or by a signal.",
+            "Read its output in `edgepanda show ID`, and try it alone with the same arguments.",
+        ),
+        "no_result": Code(
+            "The program ended well and wrote no result.json.",
+            "Let it write one into its work directory; the message has an example.",
+        ),
+        "bad_result": Code(
+            "What the program wrote as result.json cannot be used.", "Correct what the message names; it is JSON."
+        ),
+        "said_so": Code("The program itself says that it failed.", "`edgepanda show ID` has its words and its output."),
+        "missing_output": Code(
+            "A file that the program must leave is not there.",
+            "Let it write into `outputs/` of its work directory, or correct `required_outputs` in the configuration.",
+        ),
         "no_evidence": Code(
             "The work says that it succeeded, and shows nothing for it.",
             "Let its driver or program report evidence; `edgepanda show ID` has what it said.",

@@ -58,10 +58,10 @@ def show_proof(found: dict[str, Any]) -> None:
         say(f"  {click.style('problem', fg='red')}  {_problem(problem)}")
 
 
-def _problem(problem: Any) -> str:
-    facts = problem if isinstance(problem, dict) else {"message": str(problem)}
-    text = facts.get("message") or facts.get("text") or ""
-    return f"{text} [{facts.get('code', 'damaged')}]"
+def _problem(problem: dict[str, Any]) -> str:
+    from edgepanda.error_codes import usual_cure
+
+    return f"{problem['message']} (entry {problem['seq']}); {usual_cure(problem['code'])} [{problem['code']}]"
 
 
 def _offline(settings: Settings) -> dict[str, Any]:

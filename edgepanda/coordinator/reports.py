@@ -203,7 +203,8 @@ class Reports:
 
     def _stale(self, report: messages.Report, live: Live, node: str, error: EdgePandaError) -> None:
         """It comes too late, or from somebody who does not hold the task: recorded once, changes nothing."""
-        log.warning("a %s of %s about %s changes nothing: %s", type(report).__name__, node, report.task, error)
+        said = type(report).__name__
+        log.warning("a %s of %s about %s changes nothing: %s [%s]", said, node, report.task, error, error.code)
         after = msgspec.structs.replace(live.record, seqs=live.record.with_seq(node, report.attempt, report.seq))
         data = {"node": node, "attempt": report.attempt, "said": type(report).__struct_config__.tag, "code": error.code}
         self._book.note(live, "ignored", after, data)

@@ -174,7 +174,7 @@ def test_do_shows_output_as_it_comes_all_of_it_and_once(site: Person) -> None:
         (["node"], "storage_locked", 1),
         (["coordinator"], "storage_locked", 1),
         (["broker"], "port_in_use", 1),
-        (["up"], "port_in_use", 1),
+        (["up"], "already_running", 1),
     ],
 )
 def test_what_cannot_be_is_told_with_its_code(words: list[str], code: str, exit_with: int, site: Person) -> None:

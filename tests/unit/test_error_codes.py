@@ -26,9 +26,10 @@ _PLACES = {
     "NeverBegan": 1,
     "Problem": 0,
     "Verdict": 1,
+    "failed": 0,
 }  # calls that take a code, and as which argument
 _CONFIG = re.compile(r"config_(syntax|type|value|key_\w+)")
-_CHOICES = ("Code", "Why")  # `Literal` types of codes
+_CHOICES = {"contract.py": "Code", "attempt.py": "Why"}  # `Literal` types of codes
 
 
 def raised() -> set[str]:
@@ -40,7 +41,8 @@ def raised() -> set[str]:
         for path in (ROOT / folder).rglob("*.py"):
             if path.name not in ("error_codes.py", "error_causes.py"):
                 tree = ast.parse(path.read_text())
-                found.update(text for node in ast.walk(tree) for text in _codes(node, _constants(tree)))
+                constants, choice = _constants(tree), _CHOICES.get(path.name, "")
+                found.update(text for node in ast.walk(tree) for text in _codes(node, constants, choice))
     return found - {""}
 
 
@@ -54,7 +56,7 @@ def _constants(tree: ast.Module) -> dict[str, str]:
     }
 
 
-def _codes(node: ast.AST, constants: dict[str, str]) -> Iterator[str]:
+def _codes(node: ast.AST, constants: dict[str, str], choice: str) -> Iterator[str]:
     match node:
         case ast.keyword(arg="code", value=value) | ast.Assign(targets=[ast.Name(id="code")], value=value):
             yield from _texts(value)
@@ -66,7 +68,7 @@ def _codes(node: ast.AST, constants: dict[str, str]) -> Iterator[str]:
         case ast.Assign(targets=[ast.Name(id="_CODES")], value=ast.Dict(values=values)):
             yield from (text for each in values for text in _texts(each))
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript(slice=ast.Tuple(elts=texts))):
-            yield from (text for each in texts if name in _CHOICES for text in _texts(each))
+            yield from (text for each in texts if name == choice for text in _texts(each))
         case ast.Constant(value=str(text)) if _CONFIG.fullmatch(text):
             yield text
 

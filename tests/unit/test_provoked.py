@@ -1,0 +1,37 @@
+"""Each code that needs no process of its own is provoked, and nothing in the table is left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.provoke import commands, files, wire, work  # noqa: F401 they register what they provoke
+from tests.provoke.kit import PROVOKED, Here, check_provoked
+
+
+@pytest.mark.parametrize("code", PROVOKED)
+def test_a_provoked_error_names_the_place_and_the_next_step(
+    code: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("EDGEPANDA_KEY", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    check_provoked(code, Here(tmp_path, monkeypatch, capsys, caplog))
+
+
+NOT_YET = {  # a list that gets shorter
+    *("invalid_args", "unavailable", "timeout", "cancelled", "io", "interlock", "no_answer", "failed"),
+    *("broker_refused", "process_ended", "second_coordinator"),
+    *("exit_status", "no_result", "bad_result", "said_so", "missing_output"),
+    *("node_away", "node_restarted", "device_exists", "pin_conflict", "device_unusable", "unknown_driver"),
+}
+
+
+def test_each_code_of_the_table_is_provoked() -> None:
+    assert unprovoked(PROVOKED) == NOT_YET
