@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.provoke import commands, files, wire, work  # noqa: F401 they register what they provoke
-from tests.provoke.kit import PROVOKED, Here, check_provoked
+from tests.provoke.kit import PROVOKED, Here, check_provoked, unprovoked
 
 
 @pytest.mark.parametrize("code", PROVOKED)
@@ -34,4 +34,4 @@ NOT_YET = {  # a list that gets shorter
 
 
 def test_each_code_of_the_table_is_provoked() -> None:
-    assert unprovoked(PROVOKED) == NOT_YET
+    assert unprovoked(PROVOKED) == NOT_YET, "provoke it in tests/provoke/, or for now list it in NOT_YET"
