@@ -6,10 +6,7 @@ without the driver, two devices on one line are found before either is opened.
 
 from __future__ import annotations
 
-import fcntl
-import struct
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from edgepanda.drivers.contract import JsonSchema
@@ -19,9 +16,6 @@ HEADER_LABELS = ("pinctrl-rp1", "pinctrl-bcm2711", "pinctrl-bcm2835")
 
 MARK = "gpio"
 """The member of a property's schema which says that its value is a GPIO line."""
-
-_CHIP_INFO = 0x8044B401  # GPIO_GET_CHIPINFO_IOCTL
-_CHIP_FORM = "32s32sI"  # name, label, number of lines
 
 
 class Line(NamedTuple):
@@ -102,27 +96,3 @@ def find_clash(device: Owner, others: Iterable[Owner], header: str | None) -> Cl
                 if line.on(header) == theirs.on(header):
                     return Clash(device.device, key, line, other.device, other_key, theirs)
     return None
-
-
-def chip_info(path: Path) -> tuple[str, int]:
-    """Label and number of lines of a GPIO chip. Claims nothing. Raises `OSError`."""
-    with path.open("rb", buffering=0) as chip:
-        told = fcntl.ioctl(chip, _CHIP_INFO, bytes(struct.calcsize(_CHIP_FORM)))
-    _, label, lines = struct.unpack(_CHIP_FORM, told)
-    return label.split(b"\0")[0].decode(errors="replace"), lines
-
-
-def header_chip(folder: Path = Path("/dev"), info: Callable[[Path], tuple[str, int]] = chip_info) -> str | None:
-    """The chip that numbers of a Raspberry Pi's header are lines of, as the servo's driver chooses it: by its label,
-    else the first. None where no chip can be asked.
-    """
-    asked = False
-    for path in sorted(folder.glob("gpiochip[0-9]*")):
-        try:
-            label, _ = info(path)
-        except OSError:
-            continue
-        asked = True
-        if label in HEADER_LABELS:
-            return path.name
-    return "gpiochip0" if asked else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import stat
 import tomllib
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable, Item, Table
 
 from edgepanda.model.config import ConfigError, load_text, read_text
+from edgepanda.model.config_lines import Lines
 from edgepanda.model.config_types import ENTRIES
 from edgepanda.storage import swap_file
 
@@ -71,11 +73,15 @@ class ConfigFile:
         wanted[key[-1]] = copy.deepcopy(value)
 
     def remove(self, key: Key) -> None:
-        """Take a key or a table out. Raises `ConfigError` (`config_key_unknown`) when it is not there."""
+        """Take a key or a table out; comments behind a blank line below it stay, for they belong to what follows.
+        Raises `ConfigError` (`config_key_unknown`) when it is not there.
+        """
         table = self._container(key[:-1], key)
         if key[-1] not in table:
             raise self._unknown(key)
+        before, start = self.text, self._place(key)
         del table[key[-1]]
+        self._document = tomlkit.parse(_with_what_follows(before, self.text, start))
         wanted = self._wanted
         for part in key[:-1]:
             wanted = wanted[part]
@@ -111,6 +117,11 @@ class ConfigFile:
                 cure="give keys like `devices.pan.pin = 1` a header [devices.pan], or use `edgepanda config edit`",
             )
 
+    def _place(self, key: Key) -> int:
+        """Where the line of a key begins."""
+        line = Lines(self.text).of(key)
+        return sum(len(each) + 1 for each in self.text.split("\n")[: line - 1])
+
     def _container(self, way: Key, key: Key) -> Any:
         table: Any = self._document
         for part in way:
@@ -133,6 +144,26 @@ def _without_empty(data: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if value or name not in ENTRIES}
 
 
+def _with_what_follows(before: str, after: str, start: int) -> str:
+    """The text `after` a table was removed that began at `start`, with the comments below it that are not its own.
+
+    tomlkit counts all comments up to the next table to the one before.
+    """
+    end = start + len(before) - len(after)
+    if before[:start] + before[end:] != after:
+        return after  # it stood in several places
+    lines = [f"{line}\n" for line in before[start:end].removesuffix("\n").split("\n")]
+    tail = len(lines)
+    while tail and (not lines[tail - 1].strip() or lines[tail - 1].lstrip().startswith("#")):
+        tail -= 1
+    blank = next((at for at, line in enumerate(lines[tail:], tail) if not line.strip()), len(lines))
+    kept = "".join(lines[blank:]) if any(line.strip() for line in lines[blank:]) else ""
+    if not kept:
+        return after
+    head = before[:start]
+    return (head[:-1] if head.endswith("\n\n") else head) + kept + before[end:]
+
+
 def _put(table: Any, key: str, value: Any) -> None:
     old: Any = table.get(key)
     if isinstance(value, Mapping) and isinstance(old, MutableMapping):
@@ -142,7 +173,19 @@ def _put(table: Any, key: str, value: Any) -> None:
             _put(old, name, item)
     elif old != value or type(old) is bool or type(value) is bool:
         inline = isinstance(table, InlineTable) or (isinstance(table, Table) and not table.is_super_table())
-        table[key] = _item(value, inline=inline)
+        with _before_trailing_comments(table):
+            table[key] = _item(value, inline=inline)
+
+
+@contextlib.contextmanager
+def _before_trailing_comments(table: Any) -> Iterator[None]:
+    """What is added stands behind the last key, above comments that follow: those may be about what comes next."""
+    tail: list[Any] = []
+    body = table.value.body if isinstance(table, Table) and not table.is_super_table() else []
+    while body and body[-1][0] is None:
+        tail.insert(0, body.pop())
+    yield
+    body.extend(tail)
 
 
 def _item(value: Any, *, inline: bool) -> Item:

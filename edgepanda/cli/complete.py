@@ -19,12 +19,13 @@ from edgepanda.cli.table import COMMANDS, DEVICE_DRIVERS
 OLD = 300.0  # seconds after which the names are fetched again, behind the person's back
 ASK_EVERY = 60.0  # seconds between two such attempts
 _TASKS = frozenset({"show", "watch", "cancel", "resolve", "review"})
+_ON_DEVICES = frozenset({"remove", "set", "test"})
 _WORDS = {
     "nodes": ("list", "add", "remove"),
     "audit": ("verify", "log"),
     "completion": ("bash", "zsh", "fish"),
     "review": ("accept", "again", "reject"),
-    "device": ("add", "list"),
+    "device": ("add", "list", "remove", "set", "test"),
 }
 
 
@@ -121,7 +122,9 @@ def _positional(command: str, before: Sequence[str], current: str, names: Names)
     if command in ("card", "logs") or (command == "nodes" and list(before) == ["remove"]):
         return names.nodes if command == "nodes" or not before else ()
     if command == "device" and before:
-        return DEVICE_DRIVERS if list(before) == ["add"] else ()
+        if len(before) > 1:
+            return ()
+        return DEVICE_DRIVERS if before[0] == "add" else names.devices if before[0] in _ON_DEVICES else ()
     once = command == "review" and len(before) == 1
     return _WORDS.get(command, ()) if once or (not before and command != "review") else ()
 

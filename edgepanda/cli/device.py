@@ -8,6 +8,8 @@ import click
 
 from edgepanda.cli.common import Settings, command
 from edgepanda.cli.device_add import add_command
+from edgepanda.cli.device_change import remove_command, set_command
+from edgepanda.cli.device_test import test_command
 from edgepanda.cli.out import emit, say, table
 
 if TYPE_CHECKING:
@@ -97,6 +99,12 @@ def where_of(entry: dict[str, Any]) -> str:
 device_command = click.Group(
     "device",
     no_args_is_help=False,  # then it is an error that names the help
-    commands={"list": _list, "add": add_command},
-    help="The devices of this machine's node: add one, or list them.",
+    commands={
+        "list": _list,
+        "add": add_command,
+        "test": test_command,
+        "set": set_command,
+        "remove": remove_command,
+    },
+    help="The devices of this machine's node: list, add, test, change or remove them.",
 )

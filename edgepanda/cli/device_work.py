@@ -137,7 +137,8 @@ async def check_device(
 
 async def refuse_clash(loaded: Loaded, file: ConfigFile, name: str, values: dict[str, Any], schema: JsonSchema) -> None:
     """Raises `EdgePandaError` (`pin_conflict`) that names both devices and the other's line in the file."""
-    from edgepanda.drivers.gpio import Owner, declared_lines, find_clash, header_chip
+    from edgepanda.drivers.gpio import Owner, declared_lines, find_clash
+    from edgepanda.node.scan.gpio import header_chip
 
     mine = Owner(name, values, schema)
     if not declared_lines(mine):

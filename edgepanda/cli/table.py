@@ -7,7 +7,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("demo", "Show the main job on this machine in a few seconds, and leave nothing behind"),
         "init": ("init", "Make a configuration and keys, or prepare a second machine"),
         "config": ("config", "Check, show or edit the configuration, or list its keys"),
-        "device": ("device", "Add a device, with its pin and limits, or list them"),
+        "device": ("device", "List, add, test, change or remove a device"),
         "up": ("up", "Start broker, coordinator and node together, as the configuration says"),
     },
     "Work": {

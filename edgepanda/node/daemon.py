@@ -104,7 +104,12 @@ class NodeDaemon:
         )
         self._logs = logs or LogRing()
         self._logs.start = self.journal.incarnation
-        methods: dict[str, Method] = {"status": self._status, "do": self._do, "logs": self._read_logs}
+        methods: dict[str, Method] = {
+            "status": self._status,
+            "do": self._do,
+            "logs": self._read_logs,
+            "probe": self._probe,
+        }
         self._socket = LocalSocket(socket_path(loaded), methods)
         self._requests = NodeRequests(methods, incarnation=self.journal.incarnation, send=self._reply)
         self._bus = self._make_bus()
@@ -413,6 +418,10 @@ class NodeDaemon:
 
     def _running(self) -> list[Any]:
         return list(self.attempts.running.values())
+
+    async def _probe(self, params: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.to_builtins(await self._devices.probe(str(params.get("device", ""))))
+        return found
 
     async def _do(self, params: dict[str, Any]) -> dict[str, Any]:
         call = converted(params, DirectCall, "do", 'send {"device": "pan", "action": "move", "args": {"angle": 30}}')

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from edgepanda import __version__
-from edgepanda.drivers.contract import CallResult, Description, DriverError
-from edgepanda.drivers.gpio import Owner, find_clash, header_chip
+from edgepanda.drivers.contract import CallResult, Description, DriverError, Probe
+from edgepanda.drivers.gpio import Owner, declared_lines, find_clash
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Action, Capability, Card, Device, Driver, narrowed
 from edgepanda.model.config import ConfigError, Loaded
@@ -148,8 +148,13 @@ class Devices:
 
     def _clash(self, thing: Thing) -> Seen | None:
         """Why it may not be opened: one of its lines belongs to a device that was opened before."""
+        mine = self._owner(thing)
+        if not declared_lines(mine):
+            return None
+        from edgepanda.node.scan.gpio import header_chip
+
         others = [self._owner(each) for each in self.things.values() if each is not thing and each.seen.probe]
-        clash = find_clash(self._owner(thing), others, header_chip())
+        clash = find_clash(mine, others, header_chip())
         if clash is None:
             return None
         return Seen(
@@ -211,6 +216,18 @@ class Devices:
         if thing is None:
             raise DriverError(f"this node has no device {name!r}", code="unavailable", where=name)
         return await thing.host.call(name, action, args, **rest)
+
+    async def probe(self, name: str) -> Probe:
+        """What its driver says of a device now; changes nothing. Raises `EdgePandaError`: `unknown_device`, and
+        `DriverError`.
+        """
+        thing = self.things.get(name)
+        if thing is None:
+            known = ", ".join(sorted(self.things)) or "none"
+            raise EdgePandaError(
+                f"this node has no device {name!r}", code="unknown_device", where="device", cure=f"it has: {known}"
+            )
+        return await thing.host.probe(thing.config)
 
     async def cancel(self, name: str, task: str, attempt: int) -> bool:
         """Stop a running call; True if there was one."""

@@ -169,6 +169,92 @@ def test_without_a_configuration(person: Person) -> None:
     assert (done.returncode, "[config_missing]" in done.stderr, "edgepanda init" in done.stderr) == (2, True, True)
 
 
+def test_a_value_is_set_and_unset_and_the_rest_of_the_file_stays(person: Person) -> None:
+    config = person.folder / "edgepanda.toml"
+    before = config.read_text()
+    told = person.ok("device", "set", "pan", "pin=17", "--max-angle", "45", "--label", "room=attic")
+    assert told.startswith("changed  pan (servo, simulated)")
+    assert config_of(person)["devices"]["pan"] == {
+        "driver": "servo", "pin": 17, "start": 0.0, "safe": "detach", "simulate": True, "max_angle": 45,
+        "labels": {"room": "attic"},
+    }  # fmt: skip
+    assert "# degrees: where it stands when nobody knows" in config.read_text()
+    person.ok("device", "set", "pan", "pin=18", "--unset", "max-angle", "--label", "room=")
+    assert "labels" not in config_of(person)["devices"]["pan"]
+    person.ok("device", "set", "pan", "speed=90")
+    assert "pan is as it was" in person.ok("device", "set", "pan", "speed=90")
+    person.ok("device", "set", "pan", "--unset", "speed")
+    assert config.read_text() == before
+
+
+CHANGES_REFUSED = [
+    ("set pna pin=3", "unknown_device", "did you mean 'pan'?"),
+    ("set pan pin=x", "invalid_args", "a whole number 0 to 63"),
+    ("set pan colour=red", "invalid_args", "it has pin"),
+    ("set pan --start 91", "invalid_args", "-90 to 90"),
+    ("set pan --unset sped", "config_key_unknown", "is not set"),
+    ("set pan --unset pin", "invalid_args", "--pin"),
+    ("set other pin=18", "pin_conflict", "belongs to the device 'pan'"),
+    ("remove pna --yes", "unknown_device", "did you mean 'pan'?"),
+    ("remove pan", "usage", "--yes removes it without asking"),
+    ("test pna", "unknown_device", "did you mean 'pan'?"),
+]
+
+
+@pytest.mark.parametrize(("line", "name", "said"), CHANGES_REFUSED)
+def test_a_change_that_cannot_be_changes_nothing(person: Person, line: str, name: str, said: str) -> None:
+    person.configure('\n[devices.other]\ndriver = "servo"\npin = 19\nsimulate = true\n')
+    before = (person.folder / "edgepanda.toml").read_bytes()
+    done = person.run("device", *line.split())
+    assert (done.returncode, f"[{name}]" in done.stderr, said in done.stderr) == (2, True, True), done.stderr
+    assert (person.folder / "edgepanda.toml").read_bytes() == before
+
+
+def test_a_device_is_removed_after_a_question(person: Person) -> None:
+    config = person.folder / "edgepanda.toml"
+    before = config.read_text()
+    code, told = person.at_terminal("device", "remove", "pan", typed="n\n")
+    assert (code, "Remove pan (servo, GPIO18) from edgepanda.toml?" in told) == (130, True)
+    assert config.read_text() == before
+    code, told = person.at_terminal("device", "remove", "pan", typed="y\n")
+    assert (code, "in its safe state (safe = detach)" in told) == (0, True), told
+    assert "devices" not in config_of(person)
+    assert [line for line in before.splitlines() if line.startswith("#")] == [
+        line for line in config.read_text().splitlines() if line.startswith("#")
+    ]
+    assert "has no devices; add one" in person.ok("device", "list")
+
+
+def test_a_device_is_tested_without_and_through_the_node(person: Person) -> None:
+    alone = person.json("device", "test", "pan")
+    assert (alone["ok"], alone["through"], alone["simulated"], alone["facts"]["pin"]) == (True, "", True, "GPIO18")
+    assert [(look["action"], look["outcome"], look["value"]["angle"]) for look in alone["looks"]] == [
+        ("read", "succeeded", 0.0)
+    ]
+    with person.up():
+        person.ok("do", "pan.move", "30")
+        told = person.json("device", "test", "pan")
+        assert (told["ok"], told["through"], told["looks"][0]["value"]["angle"]) == (True, "desk", 30.0)
+        assert "by the running node desk" in person.ok("device", "test", "pan")
+        person.configure('\n[devices.late]\ndriver = "servo"\npin = 4\nsimulate = true\n')
+        done = person.run("device", "test", "late")
+        assert (done.returncode, "[unavailable]" in done.stderr) == (1, True)
+    assert person.processes() == []
+
+
+def test_a_device_that_cannot_be_used_fails_its_test(person: Person) -> None:
+    person.configure('\n[devices.shelf]\ndriver = "./dimmer.py"\nfile = "none"\n')
+    done = person.run("device", "test", "shelf")
+    assert (done.returncode, "there is no file none" in done.stdout, "ls /sys/class/leds" in done.stdout) == (
+        1,
+        True,
+        True,
+    )
+    with person.up():
+        told = json.loads(person.run("device", "test", "shelf", "--json").stdout)
+        assert (told["ok"], told["through"], told["reason"]) == (False, "desk", "there is no file none")
+
+
 def test_two_devices_on_one_line_of_the_file_are_told_apart_by_the_node(person: Person) -> None:
     person.configure('\n[devices.tilt]\ndriver = "servo"\npin = 18\nstart = 0\nsimulate = true\n')
     with person.up():

@@ -83,6 +83,63 @@ def test_a_device_is_removed(path: Path) -> None:
     assert "the desk's" in path.read_text()
 
 
+OWN_AND_NEXT = """\
+# the head
+[devices.pan]
+driver = "servo"
+pin = 18
+# its own
+
+# of the next one
+[devices.tilt]
+driver = "servo"
+pin = 19
+
+# the end
+"""
+
+
+def test_what_is_removed_takes_no_comment_of_what_follows_along(path: Path) -> None:
+    path.write_text(OWN_AND_NEXT)
+    file = ConfigFile(path)
+    file.remove(("devices", "pan"))
+    file.save()
+    assert path.read_text() == (
+        '# the head\n\n# of the next one\n[devices.tilt]\ndriver = "servo"\npin = 19\n\n# the end\n'
+    )
+    file.remove(("devices", "tilt"))
+    file.save()
+    assert path.read_text() == "# the head\n\n# of the next one\n\n# the end\n"
+
+
+def test_a_new_key_stands_above_the_comments_below(path: Path) -> None:
+    path.write_text(OWN_AND_NEXT)
+    file = ConfigFile(path)
+    file.set(("devices", "pan", "speed"), 60)
+    file.set(("devices", "tilt"), {"driver": "servo", "pin": 19, "labels": {"room": "attic"}})
+    file.save()
+    assert "pin = 18\nspeed = 60\n# its own\n\n# of the next one\n" in path.read_text()
+    assert path.read_text().endswith('pin = 19\nlabels = {room = "attic"}\n\n# the end\n')
+
+
+def test_a_device_in_several_tables_is_removed_whole(path: Path) -> None:
+    path.write_text(TEXT + '\n[devices.pan.labels]\nroom = "attic"\n\n[site]\nname = "home" # ours\n')
+    file = ConfigFile(path)
+    file.remove(("devices", "pan"))
+    file.save()
+    assert load_config(path).config.devices == {}
+    assert path.read_text().endswith('[site]\nname = "home" # ours\n')
+
+
+def test_what_init_explains_below_its_device_stays_when_that_goes(path: Path) -> None:
+    path.write_text(render(site="home", site_key="", broker="", node="desk"))
+    comments = [line for line in path.read_text().splitlines() if line.startswith("#")]
+    file = ConfigFile(path)
+    file.remove(("devices", "pan"))
+    file.save()
+    assert [line for line in path.read_text().splitlines() if line.startswith("#")] == comments
+
+
 def test_the_file_that_init_writes_can_be_edited(path: Path) -> None:
     before = render(site="home", site_key="", broker="", node="desk")
     path.write_text(before)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
+from edgepanda.drivers.gpio import HEADER_LABELS
 from edgepanda.model.hardware import GpioChip
 from edgepanda.node.scan.fault import Fault, denied, fields
 from edgepanda.node.scan.root import Root
-
-HEADER = ("pinctrl-rp1", "pinctrl-bcm2711", "pinctrl-bcm2835")  # the chips of a Raspberry Pi's header
 
 
 def gpio(root: Root) -> tuple[GpioChip, ...]:
@@ -24,11 +24,20 @@ def gpio(root: Root) -> tuple[GpioChip, ...]:
             name=(label if often[label] == 1 else f"{label} {chip}") if label else chip,
             device=f"/dev/{chip}",
             lines=lines,
-            header=label in HEADER,
+            header=label in HEADER_LABELS,
             **fields(_fault(root, chip)),
         )
         for chip, label, lines in found
     )
+
+
+def header_chip(root: Root | None = None) -> str | None:
+    """The chip that numbers of a Raspberry Pi's header are lines of, as the servo's driver chooses it: by its label,
+    else the first. None where no chip tells its label.
+    """
+    chips = [chip for chip in gpio(root or Root(Path("/"))) if chip.lines]
+    header = [Path(chip.device).name for chip in chips if chip.header]
+    return header[0] if header else "gpiochip0" if chips else None
 
 
 def _fault(root: Root, chip: str) -> Fault | None:

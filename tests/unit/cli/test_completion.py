@@ -66,6 +66,8 @@ def _of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("device a", ["add"]),
         ("device add ", ["servo"]),
         ("device add servo ", []),
+        ("device remove ", ["led", "pan"]),
+        ("device set p", ["pan"]),
         ("up ", []),
     ],
 )

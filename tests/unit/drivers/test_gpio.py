@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgepanda.drivers.gpio import Line, Owner, declared_lines, find_clash, header_chip
+from edgepanda.drivers.gpio import Line, Owner, declared_lines, find_clash
 from edgepanda.drivers.servo import Servo
 
 SCHEMA = Servo.describe().device
@@ -59,31 +58,3 @@ def test_two_devices_on_one_line(mine: Any, theirs: Any, header: str | None, sai
 def test_a_simulated_line_is_no_real_one() -> None:
     assert find_clash(owner("tilt", 18, simulate=True), [owner("pan", 18)], "gpiochip0") is None
     assert find_clash(owner("tilt", 18, simulate=True), [owner("pan", 18, simulate=True)], None) is not None
-
-
-@pytest.mark.parametrize(
-    ("labels", "found"),
-    [
-        ({"gpiochip0": "pinctrl-bcm2711", "gpiochip1": "raspberrypi-exp-gpio"}, "gpiochip0"),
-        ({"gpiochip0": "gpio-brcmstb@107d508500", "gpiochip4": "pinctrl-rp1"}, "gpiochip4"),
-        ({"gpiochip0": "1c20800.pinctrl"}, "gpiochip0"),  # as the servo's driver takes it
-        ({"gpiochip0": "", "gpiochip2": "pinctrl-rp1"}, "gpiochip2"),
-        ({}, None),
-        ({"gpiochip0": ""}, None),
-    ],
-)
-def test_the_chip_of_the_header(tmp_path: Path, labels: dict[str, str], found: str | None) -> None:
-    for name in labels:
-        (tmp_path / name).touch()
-
-    def info(path: Path) -> tuple[str, int]:
-        if not labels[path.name]:
-            raise PermissionError
-        return labels[path.name], 54
-
-    assert header_chip(tmp_path, info) == found
-
-
-def test_a_file_that_is_no_chip_tells_nothing(tmp_path: Path) -> None:
-    (tmp_path / "gpiochip0").write_text("no chip")
-    assert header_chip(tmp_path) is None

@@ -9,6 +9,9 @@ import pytest
 
 from edgepanda.model.hardware import KINDS, Readings, WifiReading
 from edgepanda.node.scan import readings, scan
+from edgepanda.node.scan.edge import Still
+from edgepanda.node.scan.gpio import header_chip
+from edgepanda.node.scan.root import Root
 from tests.rig.boards import BOARDS, documented, unfold
 
 
@@ -33,6 +36,26 @@ def test_every_item_that_cannot_be_used_says_why_and_what_to_do(board: str) -> N
         for item in getattr(documented(board), kind):
             told = (bool(item.why), bool(item.reason), bool(item.cure))
             assert told == ((item.state == "unavailable"),) * 3, item
+
+
+@pytest.mark.parametrize(
+    ("board", "chip"),
+    [("pi3bplus", "gpiochip0"), ("pi4b", "gpiochip0"), ("pi5", "gpiochip0"), ("rock4cplus", "gpiochip0"), ("pc", None)],
+)
+def test_numbers_of_the_header_are_lines_of_its_chip(board: str, chip: str | None, tmp_path: Path) -> None:
+    tree = unfold(board, tmp_path)
+    assert header_chip(Root(tree.root, tree.edge)) == chip
+
+
+def test_the_header_of_a_pi_5_of_the_first_kernels_is_found_by_its_label(tmp_path: Path) -> None:
+    class First(Still):
+        def gpio_chip(self, path: Path) -> tuple[str, int] | None:
+            return {"gpiochip0": ("gpio-brcmstb@107d508500", 32), "gpiochip4": ("pinctrl-rp1", 54)}.get(path.name)
+
+    (tmp_path / "dev").mkdir()
+    for name in ("gpiochip0", "gpiochip4"):
+        (tmp_path / "dev" / name).touch()
+    assert header_chip(Root(tmp_path, First())) == "gpiochip4"
 
 
 READINGS = {
