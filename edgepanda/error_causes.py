@@ -70,7 +70,13 @@ CAUSES: dict[str, tuple[str, ...]] = {
         "the certificate has another name or is too old",
         "the clock of this machine is wrong",
     ),
-    "broker_not_loopback": ("`listen` names an address of the network",),
+    "broker_not_loopback": ("`listen` names an address of the network, and `users_file` or `cert_file` is not set",),
+    "broker_certificate": (
+        "a path that is wrong",
+        "a key that belongs to another certificate, or has a password",
+        "files that this account may not read",
+    ),
+    "broker_secret": ("a command is used from another account than the one that runs EdgePanda",),
     "broker_users": (
         "a mistake in the file's form",
         "a plain password where its hash belongs",

@@ -93,11 +93,20 @@ AREAS: dict[str, dict[str, Code]] = {
             "The broker's certificate cannot be trusted.", "Set ca_file, and server_name if its name is not the host's."
         ),
         "broker_not_loopback": Code(
-            "The embedded broker serves this machine only.",
-            "Listen on 127.0.0.1, or run Mosquitto for several machines.",
+            "The embedded broker was to listen beyond this machine without passwords or without TLS.",
+            "Listen on 127.0.0.1; or set users_file, and cert_file with key_file (or allow_plaintext).",
+        ),
+        "broker_certificate": Code(
+            "The embedded broker's certificate or its key cannot be used.",
+            "Both must be PEM files that belong together and may be read; the key without a password.",
+        ),
+        "broker_secret": Code(
+            "The password of this machine's own processes for the embedded broker cannot be read.",
+            "Use the account that runs `edgepanda up`, or set user and password_file in [broker].",
         ),
         "broker_users": Code(
-            "The embedded broker's file of users cannot be read.", "Correct what the message names; it is TOML."
+            "The embedded broker's file of users cannot be read.",
+            "`edgepanda broker user add NAME` makes it; correct what the message names; it is TOML.",
         ),
         "port_in_use": Code(
             "Something listens on this port already.",

@@ -1,6 +1,7 @@
-"""The embedded broker: amqtt for one machine, for trying out and for tests. A site with several nodes runs Mosquitto.
+"""The embedded broker: amqtt, for one machine, for trying out, for a small site, and for tests.
 
-It listens on loopback only, and keeps nothing across a restart. The listening socket is our own
+It keeps nothing across a restart. Beyond loopback it listens only with passwords, and with TLS unless told that the
+network may read all. The listening socket is our own
 (amqtt calls that an external listener), so that the system may choose the port and small packets leave at once.
 """
 
@@ -8,22 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from edgepanda.errors import EdgePandaError
+from edgepanda.model.broker import is_loopback
 from edgepanda.services.port_owner import port_owner
 
 if TYPE_CHECKING:
     from edgepanda.services.broker_accounts import Accounts
+    from edgepanda.services.broker_files import Certificate
 
 log = logging.getLogger("edgepanda.broker")
 
 LARGEST_PACKET = 1 << 20  # bytes; ours have 64 KiB at most
-CONNECT_WITHIN = 10.0  # seconds that a connection gets to say who it is
+CONNECT_WITHIN = 10.0  # seconds that a connection gets to say who it is, and before that for TLS
+LOOK_EVERY = 2.0  # seconds between two looks at the files of users and certificate
 
 _LISTENER = "default"
 _CONFIG: dict[str, Any] = {
@@ -41,20 +44,28 @@ class EmbeddedBroker:
         port: int = 1883,
         *,
         accounts: Accounts | None = None,
+        certificate: Certificate | None = None,
+        allow_plaintext: bool = False,
         largest_packet: int = LARGEST_PACKET,
     ) -> None:
-        """`host`: `localhost` (taken as 127.0.0.1) or a loopback address; `port` 0: the system chooses one. Without
-        `accounts` everybody on this machine may do everything. `largest_packet`: bytes; who sends more is cut off.
+        """`host`: `localhost` (taken as 127.0.0.1) or an address; `port` 0: the system chooses one. Without `accounts`
+        everybody who reaches it may do everything. `certificate`: speak TLS alone. `largest_packet`: bytes; who sends
+        more is cut off.
 
-        Raises `EdgePandaError` (`broker_not_loopback`).
+        Raises `EdgePandaError` (`broker_not_loopback`) for an address beyond loopback without accounts, or with neither
+        certificate nor `allow_plaintext`.
         """
-        self._host = _loopback(host)
+        self._host = "127.0.0.1" if host == "localhost" else host.strip("[]")
+        if not is_loopback(self._host):
+            _check_open(host, accounts is not None, certificate is not None or allow_plaintext)
         self._port = port
         self._accounts = accounts
+        self._certificate = certificate
         self._largest_packet = largest_packet
         self._server: asyncio.Server | None = None
         self._amqtt: Any = None
         self._clients: set[asyncio.Task[Any]] = set()
+        self._follower: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
@@ -66,18 +77,38 @@ class EmbeddedBroker:
     @property
     def url(self) -> str:
         """Where clients find it."""
-        return f"mqtt://{_shown(self._host)}:{self.port}"
+        return f"{'mqtts' if self._certificate else 'mqtt'}://{_shown(self._host)}:{self.port}"
 
     async def start(self) -> None:
         """Begin to serve. Raises `EdgePandaError`: `port_in_use`, `cannot_listen`, `extra_missing`."""
         self._amqtt = _amqtt_broker(self._accounts)
         await self._amqtt.start()
         try:
-            self._server = await asyncio.start_server(self._serve_client, self._host, self._port)
+            self._server = await self._listen()
         except OSError as error:
             await self._amqtt.shutdown()
             raise _cannot_listen(self._host, self._port, error) from error
+        self._follower = asyncio.create_task(self._follow_files())
         log.info("the embedded broker listens on %s", self.url)
+
+    async def _listen(self) -> asyncio.Server:
+        if self._certificate is None:
+            return await asyncio.start_server(self._serve_client, self._host, self._port)
+        return await asyncio.start_server(
+            *(self._serve_client, self._host, self._port),
+            ssl=self._certificate.context,
+            ssl_handshake_timeout=CONNECT_WITHIN,
+            ssl_shutdown_timeout=1.0,
+        )
+
+    async def _follow_files(self) -> None:
+        """A user added, removed or changed, and a renewed certificate, count without a restart."""
+        while self._accounts is not None or self._certificate is not None:
+            await asyncio.sleep(LOOK_EVERY)
+            if self._certificate is not None:
+                self._certificate.refresh()
+            if self._accounts is not None and (changed := self._accounts.refresh()):
+                self._amqtt.cut_off(changed)
 
     async def stop(self) -> None:
         """Close all connections and the port. Does nothing when it does not run."""
@@ -85,6 +116,8 @@ class EmbeddedBroker:
         if server is None:
             return
         server.close()
+        if self._follower is not None:
+            self._follower.cancel()
         await self._amqtt.shutdown()
         for client in self._clients:
             client.cancel()
@@ -109,9 +142,9 @@ class EmbeddedBroker:
             writer.close()
 
 
-async def serve(host: str, port: int, *, ready: Callable[[int], None], accounts: Accounts | None = None) -> None:
-    """Run an `EmbeddedBroker` until cancelled; `ready` is called with its port once it listens."""
-    broker = EmbeddedBroker(host, port, accounts=accounts)
+async def serve(host: str, port: int, *, ready: Callable[[int], None], **options: Any) -> None:
+    """Run an `EmbeddedBroker` until cancelled; `ready` is called with its port once it listens. `options`: its own."""
+    broker = EmbeddedBroker(host, port, **options)
     await broker.start()
     try:
         ready(broker.port)
@@ -146,18 +179,15 @@ def _not_a_probe(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith("No data from")
 
 
-def _loopback(host: str) -> str:
-    address = "127.0.0.1" if host == "localhost" else host.strip("[]")
-    try:
-        if ipaddress.ip_address(address).is_loopback:
-            return address
-    except ValueError:
-        pass
+def _check_open(host: str, passwords: bool, tls: bool) -> None:
+    if passwords and tls:
+        return
+    lacks = " and ".join(["passwords"] * (not passwords) + ["TLS"] * (not tls))
     raise EdgePandaError(
-        f"the embedded broker listens on loopback only, not on {host!r}",
+        f"the embedded broker does not listen beyond this machine, on {host!r}, without {lacks}",
         code="broker_not_loopback",
         where="broker.listen",
-        cure="use 127.0.0.1 or ::1, and Mosquitto for more than one machine",
+        cure="use 127.0.0.1 or ::1; or set users_file, and cert_file and key_file",
     )
 
 

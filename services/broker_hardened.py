@@ -7,10 +7,12 @@ session that he did not authenticate for.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from amqtt.broker import Broker, Server
-from amqtt.contexts import Action, ListenerConfig
+from amqtt.contexts import Action
 from amqtt.errors import MQTTError
 from amqtt.mqtt.connack import BAD_USERNAME_PASSWORD, ConnackPacket
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
@@ -19,6 +21,7 @@ from amqtt.session import Session
 from amqtt.utils import gen_client_id
 
 from edgepanda.services.broker_accounts import Accounts
+from edgepanda.services.broker_logins import LoginPace
 from edgepanda.services.broker_packets import PacketReader, PacketWriter
 
 KEEPALIVE_FACTOR = 1.5  # MQTT 3.1.1, 3.1.2.10
@@ -44,12 +47,25 @@ class HardenedBroker(Broker):  # type: ignore[misc]  # amqtt has no types
         self._accounts = accounts
         self._writers: dict[str, PacketWriter] = {}
         self._gone: dict[str, asyncio.Event] = {}
+        self._pace = LoginPace()
+        self._hasher = ThreadPoolExecutor(1, "broker-login")  # one: a storm of logins leaves the other cores alone
+
+    def cut_off(self, users: Collection[str]) -> None:
+        """End the connections of these users; their wills go out."""
+        for session, _ in list(self._sessions.values()):
+            if session.username in users and (writer := self._writers.get(session.client_id)) is not None:
+                writer.abort()
+
+    async def shutdown(self) -> None:
+        """As amqtt's, and the thread ends."""
+        self._hasher.shutdown(wait=False, cancel_futures=True)
+        await super().shutdown()
 
     async def _initialize_client_session(
         self, reader: PacketReader, writer: PacketWriter, remote_address: str, remote_port: int
     ) -> tuple[BrokerProtocolHandler, Session]:
         handler, session = await _Handler.init_from_connect(reader, writer, self.plugins_manager)
-        if not await self._authenticate(session, self.listeners_config["default"]):
+        if not await self._admits(session, remote_address):
             await ConnackPacket.build(0, BAD_USERNAME_PASSWORD).to_stream(writer)
             await writer.close()
             raise MQTTError("wrong user or password")
@@ -88,10 +104,19 @@ class HardenedBroker(Broker):  # type: ignore[misc]  # amqtt has no types
             del self._gone[name], self._writers[name]
             gone.set()
 
-    async def _authenticate(self, session: Session, _: ListenerConfig) -> bool:
-        if self._accounts is None:
+    async def _admits(self, session: Session, address: str) -> bool:
+        """Whether user and password are right. Hashing is not done on the loop, and not often for one address."""
+        accounts, loop = self._accounts, asyncio.get_running_loop()
+        if accounts is None or accounts.remembers(session.username, session.password):
             return True
-        return await asyncio.to_thread(self._accounts.check, session.username, session.password)
+        wait = self._pace.take(address, loop.time())
+        if wait is None:
+            return False
+        await asyncio.sleep(wait)
+        right = await loop.run_in_executor(self._hasher, accounts.check, session.username, session.password)
+        if right:
+            self._pace.give_back(address)
+        return right
 
     async def _topic_filtering(self, session: Session, topic: str, action: Action) -> bool:
         if self._accounts is None:

@@ -1,11 +1,10 @@
-"""`node`, `coordinator`, `broker`: each process alone, in the foreground."""
+"""`node`, `coordinator`: each process alone, in the foreground."""
 
 from __future__ import annotations
 
 import logging
 import os
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import click
 
@@ -17,16 +16,13 @@ from edgepanda.errors import EdgePandaError
 if TYPE_CHECKING:
     from edgepanda.model.config import Loaded
 
-_RETURNS = (
-    "Exit codes: 0 ended by SIGTERM or Ctrl-C, 1 it could not start or go on, 2 the configuration cannot be used."
-)
-URL_LINE = "X_EDGEPANDA_URL="  # what the broker tells its supervisor
+RETURNS = "Exit codes: 0 ended by SIGTERM or Ctrl-C, 1 it could not start or go on, 2 the configuration cannot be used."
 
 
 @command(
     "node",
     timeout_help="",
-    returns=_RETURNS,
+    returns=RETURNS,
     examples="edgepanda node\nedgepanda node --config /etc/edgepanda/edgepanda.toml -v",
 )
 @click.option(
@@ -54,7 +50,7 @@ def node_command(settings: Settings, accept_ledger: str | None) -> int:
         if accept_ledger:
             await _accept(loaded, accept_ledger)
         daemon = NodeDaemon(loaded, site_key=site_key(loaded), on_ready=ready, logs=logs)
-        _announce(settings, {"process": "node", "name": daemon.name}, f"node {daemon.name}")
+        announce(settings, {"process": "node", "name": daemon.name}, f"node {daemon.name}")
         await daemon.run()
 
     return serve(run)
@@ -74,7 +70,7 @@ async def _accept(loaded: Loaded, ledger: str) -> None:
 @command(
     "coordinator",
     timeout_help="",
-    returns=_RETURNS,
+    returns=RETURNS,
     examples="edgepanda coordinator\nedgepanda coordinator --config /etc/edgepanda/edgepanda.toml -v",
 )
 def coordinator_command(settings: Settings) -> int:
@@ -98,52 +94,14 @@ def coordinator_command(settings: Settings) -> int:
             )
         coordinator = Coordinator(loaded, on_ready=ready)
         site = loaded.config.site.name
-        _announce(settings, {"process": "coordinator", "site": site}, f"coordinator of the site {site}")
+        announce(settings, {"process": "coordinator", "site": site}, f"coordinator of the site {site}")
         await coordinator.run()
 
     return serve(run)
 
 
-@command(
-    "broker", timeout_help="", returns=_RETURNS, examples="edgepanda broker\nedgepanda broker --config ./edgepanda.toml"
-)
-def broker_command(settings: Settings) -> int:
-    """Run the embedded MQTT broker in the foreground.
-
-    For one machine and for trying out: it listens on loopback only. A site with several machines runs Mosquitto.
-    """
-    daemon_logging(settings)
-    loaded = settings.load()
-    if not loaded.config.broker.embedded:
-        raise EdgePandaError(
-            "this configuration uses a broker of its own",
-            code="config_invalid",
-            where=f"{loaded.path}: broker.url",
-            cure="remove url to use the embedded one",
-        )
-    host, port = listen_address(loaded)
-
-    async def run(ready: Ready) -> None:
-        from edgepanda.services.broker import serve as serve_broker
-
-        def listening(chosen: int) -> None:
-            shown = f"[{host}]" if ":" in host else host
-            url = f"mqtt://{shown}:{chosen}"
-            _announce(settings, {"process": "broker", "url": url}, f"broker at {url}")
-            ready(URL_LINE + url)
-
-        await serve_broker(host, port, ready=listening)
-
-    return serve(run)
-
-
-def listen_address(loaded: Loaded) -> tuple[str, int]:
-    """Host and port of `broker.listen`, which the configuration has checked; port 0 lets the system choose."""
-    parts = urlsplit(f"//{loaded.config.broker.listen}")
-    return parts.hostname or "", 1883 if parts.port is None else parts.port
-
-
-def _announce(settings: Settings, facts: dict[str, str], text: str) -> None:
+def announce(settings: Settings, facts: dict[str, str], text: str) -> None:
+    """Say which process runs."""
     if settings.json:
         emit(facts)
     else:

@@ -14,8 +14,8 @@ import click
 import msgspec
 
 from edgepanda.cli.audit import show_proof
+from edgepanda.cli.broker import URL_LINE
 from edgepanda.cli.common import Settings, command, quiet
-from edgepanda.cli.daemons import URL_LINE
 from edgepanda.cli.exits import FAILED, INTERRUPTED, OK
 from edgepanda.cli.follow import Followed, View, follow, live_view, show_result
 from edgepanda.cli.init import make_site
@@ -132,7 +132,7 @@ async def _demo(settings: Settings, folder: Path) -> tuple[TaskView, dict[str, A
 async def _start(folder: Path, notes: _Notes, children: list[Child], view: View) -> AsyncClient:
     """Broker first, on a port that the system chooses; then the rest with a configuration that names it."""
     (folder / "broker.toml").write_text('[broker]\nlisten = "127.0.0.1:0"\n')
-    broker = Child("broker", ["broker", "--config", str(folder / "broker.toml")], notes)
+    broker = Child("broker", ["broker", "run", "--config", str(folder / "broker.toml")], notes)
     children.append(broker)
     await broker.start()
     url = broker.told[URL_LINE.rstrip("=")]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 END_WITHIN = 10.0  # seconds that a process gets to end
 SETTLED_WITHIN = 10.0  # seconds in which a node meets its coordinator and knows its devices
 LOOK_EVERY = 0.1
+_WORDS = {"broker": ("broker", "run")}  # where a process has another command than its name
 
 
 class _Printer:
@@ -115,7 +116,12 @@ async def _up(settings: Settings, loaded: Loaded, wanted: list[str]) -> int:
     words = ["--config", str(loaded.path.absolute()), *(["-v"] if settings.verbose else [])]
     drain = loaded.config.node.drain if loaded.config.node else 0.0
     children = [
-        Child(name, [name, *words], printer, end_within=END_WITHIN + (drain if name == "node" else 0.0))
+        Child(
+            name,
+            [*_WORDS.get(name, (name,)), *words],
+            printer,
+            end_within=END_WITHIN + (drain if name == "node" else 0.0),
+        )
         for name in wanted
     ]
     task = asyncio.current_task()

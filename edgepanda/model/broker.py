@@ -1,7 +1,8 @@
-"""Where the broker is: `mqtt://user:pass@host:port`, `mqtts://`, IPv6 in brackets."""
+"""Where the broker is: `mqtt://user:pass@host:port`, `mqtts://`, IPv6 in brackets; where the embedded one listens."""
 
 from __future__ import annotations
 
+import ipaddress
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
@@ -21,12 +22,38 @@ class BrokerAddress(msgspec.Struct, frozen=True, kw_only=True):
     password: str = ""
     ca_file: str = ""  # PEM file of the authority that signed the broker's certificate; empty: the system's
     server_name: str = ""  # name that the certificate carries, where it is not the host's
+    pinned_file: str = ""  # PEM file of the broker's own certificate: that one alone is trusted, whatever its names
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'mqtts' if self.tls else 'mqtt'}://{host}:{self.port}"
 
     __repr__ = __str__
+
+
+def parse_listen(listen: str) -> tuple[str, int] | None:
+    """Host and port of `broker.listen`, or None when it is no such address. Port 0: the system chooses."""
+    try:
+        parts = urlsplit(f"//{listen}")
+        port = parts.port
+    except ValueError:
+        return None
+    if not parts.hostname or parts.path or parts.query or parts.fragment or parts.username is not None:
+        return None
+    return parts.hostname, PORTS["mqtt"] if port is None else port
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine reaches it. A name other than `localhost` may be anything, so it is not."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def reached_at(host: str) -> str:
+    """Where this machine reaches what listens at `host`: all addresses of it include loopback."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
 
 
 def parse_broker(url: str, *, where: str = "broker.url") -> BrokerAddress:

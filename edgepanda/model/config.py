@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from edgepanda.errors import EdgePandaError
-from edgepanda.model.broker import BrokerAddress, parse_broker
+from edgepanda.model.broker import BrokerAddress, parse_broker, parse_listen, reached_at
+from edgepanda.model.broker_secret import OWN_USER, own_password
 from edgepanda.model.config_check import Problem, check_text
 from edgepanda.model.config_types import Broker, Config, Coordinator, Node, Site
 
@@ -64,17 +65,50 @@ class Loaded(msgspec.Struct, frozen=True):
             raise ConfigError("this configuration has no node", where=str(self.path), cure="add a table [node]")
         return self.config.node
 
+    @property
+    def broker_secret(self) -> Path:
+        """The password with which this machine's processes log in to its embedded broker, if that wants one."""
+        return self.keys_dir / "broker.secret"
+
+    def beside(self, name: str) -> Path | None:
+        """The path that a key names, relative to the file; None for an empty one."""
+        return self.path.parent / name if name else None
+
     def broker_address(self) -> BrokerAddress:
-        """Where the broker is, with its secrets read. Raises `EdgePandaError` (`invalid_broker`, `config_invalid`)."""
+        """Where the broker is, with its secrets read. Raises `EdgePandaError` (`invalid_broker`, `config_invalid`,
+        `broker_secret`).
+        """
         broker = self.config.broker
-        address = parse_broker(broker.url or f"mqtt://{broker.listen}", where=f"{self.path}: broker.url")
-        password = _secret(broker, self.path) or address.password
+        address = self._embedded_address() if broker.embedded else parse_broker(broker.url, where=self._key("url"))
+        if address.username == OWN_USER:
+            return address
         return msgspec.structs.replace(
             address,
-            password=password,
-            ca_file=str(self.path.parent / broker.ca_file) if broker.ca_file else "",
+            username=broker.user or address.username,
+            password=_secret(broker, self.path) or address.password,
+            ca_file=str(self.beside(broker.ca_file) or ""),
             server_name=broker.server_name,
         )
+
+    def _embedded_address(self) -> BrokerAddress:
+        broker = self.config.broker
+        host, port = self.listen_address()
+        address = BrokerAddress(host=reached_at(host), port=port, tls=bool(broker.cert_file))
+        if broker.cert_file:
+            address = msgspec.structs.replace(address, pinned_file=str(self.beside(broker.cert_file)))
+        if broker.users_file and not broker.user:
+            password = own_password(self.broker_secret)
+            address = msgspec.structs.replace(address, username=OWN_USER, password=password)
+        return address
+
+    def listen_address(self) -> tuple[str, int]:
+        """Host and port of `broker.listen`; port 0 lets the system choose."""
+        address = parse_listen(self.config.broker.listen)
+        assert address is not None  # noqa: S101 the configuration has been checked
+        return address
+
+    def _key(self, name: str) -> str:
+        return f"{self.path}: broker.{name}"
 
 
 def find_config(given: str | None) -> Path:

@@ -8,14 +8,14 @@ import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, get_args, get_origin
-from urllib.parse import urlsplit
 
 import msgspec
 
 from edgepanda.errors import EdgePandaError
-from edgepanda.model.broker import parse_broker
+from edgepanda.model.broker import parse_broker, parse_listen
+from edgepanda.model.config_broker import contradictions
 from edgepanda.model.config_lines import Key, Lines, key_near
-from edgepanda.model.config_types import DRIVERS, ENTRIES, TABLES, Capability, Config
+from edgepanda.model.config_types import DRIVERS, ENTRIES, TABLES, Broker, Capability, Config
 from edgepanda.model.config_words import Field, allowed, dotted, fields_of, found, plain_type, toml
 from edgepanda.model.ids import is_capability, is_name
 
@@ -62,6 +62,7 @@ def check_text(text: str, path: Path) -> tuple[Config | None, list[Problem]]:
     if data is not None:
         walk = _Walk(path, Lines(rest), {problem.key for problem in problems})
         walk.table(Config, data, ())
+        walk.broker(data.get("broker"))
         problems = sorted([*problems, *walk.problems], key=lambda problem: problem.line)
     return (None if problems else msgspec.convert(data, Config)), problems
 
@@ -126,6 +127,12 @@ class _Walk:
         for field in fields.values():
             if field.required and field.name not in data and dotted((*at, field.name)) not in self._told:
                 self._missing(field, kind, data, at)
+
+    def broker(self, data: Any) -> None:
+        """What its keys must be together, once each of them is right."""
+        if isinstance(data, dict) and not any(problem.key.startswith("broker.") for problem in self.problems):
+            for wrong in contradictions(msgspec.convert(data, Broker)):
+                self._add(("broker", wrong.key), wrong.found, wrong.allowed, wrong.cure, VALUE)
 
     def _value(self, field: Field, value: Any, at: Key) -> None:
         kind = plain_type(field.type)
@@ -265,12 +272,7 @@ def _url(url: str) -> str:
 
 
 def _listen(listen: str) -> str:
-    try:
-        parts = urlsplit(f"//{listen}")
-        right = bool(parts.hostname) and (parts.port or 0) >= 0 and not parts.path and parts.username is None
-    except ValueError:
-        right = False
-    return "" if right else 'write it like "127.0.0.1:1883"'
+    return "" if parse_listen(listen) else 'write it like "127.0.0.1:1883"'
 
 
 _RULES: dict[Key, Callable[[str], str]] = {("broker", "url"): _url, ("broker", "listen"): _listen}

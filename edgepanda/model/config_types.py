@@ -50,25 +50,19 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The broker: the site's own, or the embedded one at `listen`."""
+    """The broker: the site's own at `url`, or without that the embedded one at `listen`, which `edgepanda up` starts.
+    Beyond this machine the embedded one listens only with `users_file`, and with a certificate or `allow_plaintext`.
+    """
 
     url: Annotated[
         str,
         key(
-            "The site's broker: mqtt://user@host:1883, or mqtts:// with TLS; IPv6 in brackets. Without url "
-            "`edgepanda up` starts the embedded broker, which serves this machine only.",
+            "The site's broker: mqtt://user@host:1883, or mqtts:// with TLS; IPv6 in brackets.",
             allowed="an address like mqtt://user@host:1883 or mqtts://[fd00::1]:8883, or nothing",
             example="mqtt://broker.lan:1883",
         ),
     ] = ""
-    listen: Annotated[
-        str,
-        key(
-            "Where the embedded one listens: loopback only. Port 0 lets the system choose.",
-            allowed="HOST:PORT",
-            example="127.0.0.1:1883",
-        ),
-    ] = "127.0.0.1:1883"
+    user: Annotated[str, key("The name to log in with, instead of one in the URL.", example="shed")] = ""
     password_file: Annotated[
         str,
         key(
@@ -89,8 +83,8 @@ class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ca_file: Annotated[
         str,
         key(
-            "For mqtts: the PEM file of the authority that signed the broker's certificate; empty: the system's "
-            "authorities.",
+            "For mqtts: the PEM file of the authority that signed the broker's certificate, or a certificate that "
+            "signed itself; empty: the system's authorities.",
             allowed="the path of a file",
             example="ca.pem",
         ),
@@ -98,6 +92,44 @@ class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     server_name: Annotated[
         str, key("For mqtts: the name in the certificate where it is not the host's.", example="broker.lan")
     ] = ""
+    listen: Annotated[
+        str,
+        key(
+            "Where the embedded one listens. Port 0 lets the system choose.",
+            allowed="HOST:PORT",
+            example="127.0.0.1:1883",
+        ),
+    ] = "127.0.0.1:1883"
+    users_file: Annotated[
+        str,
+        key(
+            "The embedded one's users: `edgepanda broker user add NAME` makes it. With it nobody comes in without a "
+            "password; the processes of this machine have one of their own.",
+            allowed="the path of a file",
+            example="broker-users.toml",
+        ),
+    ] = ""
+    cert_file: Annotated[
+        str,
+        key(
+            "The embedded one's certificate, in PEM, those between it and the authority behind it: with it the broker "
+            "speaks TLS alone. A new one is taken up without a restart.",
+            allowed="the path of a file",
+            example="broker.crt",
+        ),
+    ] = ""
+    key_file: Annotated[
+        str, key("The certificate's private key, in PEM.", allowed="the path of a file", example="broker.key")
+    ] = ""
+    allow_plaintext: Annotated[
+        bool, key("Listen beyond this machine without TLS: who is on the network reads all, the passwords too.")
+    ] = False
+    largest_message: Annotated[
+        int,
+        key(
+            "The largest packet that the embedded one takes; its sender is cut off.", unit="byte", ge=131072, le=1 << 28
+        ),
+    ] = 1 << 20
 
     @property
     def embedded(self) -> bool:

@@ -14,6 +14,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -358,12 +359,18 @@ def _no_delay(_client: Any, _data: Any, sock: Any) -> None:
 
 
 def tls_context(address: BrokerAddress) -> ssl.SSLContext:
-    """A verifying context. With `server_name` the certificate must carry that name instead of the host's."""
+    """A verifying context. With `server_name` the certificate must carry that name instead of the host's; with
+    `pinned_file` it must be that very certificate. Raises `LinkError`.
+    """
     try:
+        if address.pinned_file:
+            return _pinned(address.pinned_file)
         context = ssl.create_default_context(cafile=address.ca_file or None)
     except (OSError, ssl.SSLError) as error:
         raise LinkError(
-            f"cannot use the authority's certificate: {error}", code="broker_tls", where=address.ca_file
+            f"cannot use the certificate to trust: {error}",
+            code="broker_tls",
+            where=address.pinned_file or address.ca_file,
         ) from error
     if address.server_name:
         plain_wrap = context.wrap_socket
@@ -372,4 +379,15 @@ def tls_context(address: BrokerAddress) -> ssl.SSLContext:
             return plain_wrap(sock, *args, **{**kwargs, "server_hostname": address.server_name})
 
         context.wrap_socket = wrap  # type: ignore[method-assign]
+    return context
+
+
+def _pinned(path: str) -> ssl.SSLContext:
+    """Trusts the first certificate of a file and nothing else: neither who signed it, nor what else that one signed."""
+    end = "-----END CERTIFICATE-----"
+    first = Path(path).read_text(encoding="ascii").partition(end)[0] + end
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # it is this machine's own, known byte by byte
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cadata=first)
     return context

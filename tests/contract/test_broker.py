@@ -11,18 +11,34 @@ import pytest
 from edgepanda.errors import EdgePandaError
 from edgepanda.services import broker as broker_module
 from edgepanda.services.broker import EmbeddedBroker, serve
+from edgepanda.services.broker_accounts import Accounts
 from tests.rig.brokers import has_ipv6
 
 CONNECT = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01a"
 CONNACK = b"\x20\x02\x00\x00"
 
 
+USERS = Accounts({})
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "", "pi.local", "127.0.0.1.example", "[::]"])  # noqa: S104
-def test_it_listens_on_loopback_only(host):
+@pytest.mark.parametrize(
+    ("lacks", "options"),
+    [
+        ("passwords and TLS", {}),
+        ("passwords", {"allow_plaintext": True}),
+        ("TLS", {"accounts": USERS}),
+    ],
+)
+def test_beyond_loopback_it_wants_passwords_and_tls(host, lacks, options):
     with pytest.raises(EdgePandaError) as caught:
-        EmbeddedBroker(host, 0)
+        EmbeddedBroker(host, 0, **options)
     assert (caught.value.code, caught.value.where) == ("broker_not_loopback", "broker.listen")
-    assert repr(host) in caught.value.message
+    assert caught.value.message.endswith(f"on {host!r}, without {lacks}")
+
+
+def test_it_may_be_told_that_the_network_reads_all():
+    EmbeddedBroker("0.0.0.0", 0, accounts=USERS, allow_plaintext=True)  # noqa: S104
 
 
 async def test_the_system_chooses_a_port_and_it_is_told():

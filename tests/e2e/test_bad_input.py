@@ -476,8 +476,8 @@ async def test_a_port_in_use_is_told_and_whoever_has_it_goes_on(place: Place, tm
     config = tmp_path / "edgepanda.toml"
     config.write_text(f'[broker]\nlisten = "127.0.0.1:{port}"\n[coordinator]\n')
     async with undisturbed(place):
-        for command in ("broker", "up"):
-            done = await asyncio.to_thread(run, (command,), config)
+        for command in (("broker", "run"), ("up",)):
+            done = await asyncio.to_thread(run, command, config)
             last = done.stderr.splitlines()[-1]
             assert (done.returncode, last.endswith("[port_in_use]")) == (1, True), done.stderr
             assert f"127.0.0.1:{port} already (broker.listen); " in last

@@ -173,7 +173,7 @@ def test_do_shows_output_as_it_comes_all_of_it_and_once(site: Person) -> None:
         (["tasks", "--state", "odd"], "malformed", 2),
         (["node"], "storage_locked", 1),
         (["coordinator"], "storage_locked", 1),
-        (["broker"], "port_in_use", 1),
+        (["broker", "run"], "port_in_use", 1),
         (["up"], "already_running", 1),
     ],
 )
@@ -410,17 +410,18 @@ def ready(person: Person) -> Person:
     return person
 
 
-@pytest.mark.parametrize("name", ["broker", "coordinator", "node"])
+@pytest.mark.parametrize("name", ["broker run", "coordinator", "node"])
 def test_each_process_talks_to_systemd(name: str, ready: Person) -> None:
     """Ready, the watchdog's food from its own loop, and the end."""
-    address = f"\0edgepanda-test-{os.getpid()}-{name}"
-    others = [ready.start("broker")] if name == "coordinator" else []
+    words = name.split()
+    address = f"\0edgepanda-test-{os.getpid()}-{words[0]}"
+    others = [ready.start("broker", "run")] if name == "coordinator" else []
     for other in others:
         other.wait_for("^broker at")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(address)
         systemd.settimeout(20)
-        running = ready.start(name, more={"NOTIFY_SOCKET": "@" + address[1:], "WATCHDOG_USEC": "200000"})
+        running = ready.start(*words, more={"NOTIFY_SOCKET": "@" + address[1:], "WATCHDOG_USEC": "200000"})
         heard: list[str] = []
         while not {"READY=1", "WATCHDOG=1"} <= set(heard):
             heard += systemd.recv(4096).decode().splitlines()
@@ -567,7 +568,7 @@ def test_another_ledger_or_an_older_copy_needs_an_operators_word(kind: str, said
         word = re.findall(r"`edgepanda (node --accept-ledger [0-9a-f]+)`", line)[0]
     finally:
         running.end()
-    broker = ready.start("broker")
+    broker = ready.start("broker", "run")
     broker.wait_for("^broker at")
     coordinator, node = ready.start("coordinator"), ready.start(*word.split())
     try:

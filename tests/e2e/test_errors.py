@@ -56,7 +56,7 @@ def test_a_second_up_says_that_the_site_runs(site: Person) -> None:
 
 
 def test_a_second_process_of_the_site_names_the_first(site: Person) -> None:
-    broker = site.run("broker")
+    broker = site.run("broker", "run")
     assert broker.returncode == 1
     assert re.search(r"error: edgepanda broker \(process \d+\) listens on 127.0.0.1:\d+ already", broker.stderr)
     assert "[port_in_use]" in broker.stderr

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from edgepanda.cli.daemons import listen_address
 from edgepanda.cli.init_file import render
 from edgepanda.cli.up import planned
 from edgepanda.errors import EdgePandaError
@@ -83,7 +82,7 @@ def test_nothing_to_start_is_told(tmp_path: Path) -> None:
     [("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:1884", ("::1", 1884)), ("localhost", ("localhost", 1883))],
 )
 def test_where_the_embedded_broker_listens(listen: str, found: tuple[str, int], tmp_path: Path) -> None:
-    assert listen_address(loaded(tmp_path, f'[broker]\nlisten = "{listen}"')) == found
+    assert loaded(tmp_path, f'[broker]\nlisten = "{listen}"').listen_address() == found
 
 
 @pytest.mark.parametrize("listen", ["", ":1883", "127.0.0.1:x", "127.0.0.1:99999", "mqtt://127.0.0.1", "a@b:1"])
@@ -99,7 +98,7 @@ def test_a_wrong_address_names_file_and_key(listen: str, tmp_path: Path) -> None
     [
         ("[nodes]", "nodes", "did you mean 'node'?"),
         ("[node]\nnmae = 'x'", "node.nmae", "did you mean 'name'?"),
-        ("[broker]\nzzz = 1", "broker.zzz", "allowed is url, listen"),
+        ("[broker]\nzzz = 1", "broker.zzz", "allowed is url, user"),
         ("[node]\nbeat = 'fast'", "node.beat", 'found "fast", allowed is a number from 0.1 to 60 (s)'),
         ("[node]\nlabels = {a = 1}", "node.labels.a", "found 1, allowed is text"),
         ("node = 3", "node", "found 3, allowed is a table [node]"),
