@@ -113,8 +113,12 @@ def _asked(view: TaskView) -> list[tuple[str, str]]:
 
 def result_rows(view: TaskView) -> list[tuple[str, str]]:
     """Value, evidence, answers and artifacts of a task, as names and texts."""
+    from edgepanda.error_codes import usual_cure
+
     result = view.result
     rows = [("code", view.code)]
+    if result is None or not result.message:  # a message has its own next step
+        rows.append(("next", usual_cure(view.code)))
     if result is None:
         return [*rows, ("criteria", "\n".join(view.criteria))]
     met = {answer.criterion: answer for answer in result.answers}

@@ -112,6 +112,19 @@ def _(here: Here) -> Words:
     return Words(["config", "edit", "--config", here.config("[node]\n")])
 
 
+DEVICE = '[node]\n[devices.pan]\ndriver = "servo"\npin = 18\nsimulate = true\n'
+
+
+@provokes("device_exists")
+def _(here: Here) -> Words:
+    return Words(["device", "add", "servo", "pan", "--config", here.config(DEVICE)])
+
+
+@provokes("unknown_driver")
+def _(here: Here) -> Words:
+    return Words(["device", "add", "servoo", "tilt", "--config", here.config(DEVICE)])
+
+
 @provokes("invalid_broker")
 def _(_here: Here) -> Words:
     return Words(["init", "--broker", "http://broker.lan"])

@@ -6,7 +6,7 @@ from typing import cast
 
 from edgepanda.drivers.base import Driver, action
 from edgepanda.drivers.context import Context
-from edgepanda.drivers.contract import Code, DriverError
+from edgepanda.drivers.contract import CallResult, Code, DriverError
 
 
 class Moody(Driver):
@@ -18,6 +18,11 @@ class Moody(Driver):
     def fail(self, ctx: Context, code: str) -> None:
         """Fails with this code"""
         raise DriverError("it does not want to", code=cast(Code, code))
+
+    @action(tier=0, replay="safe")
+    def give_up(self, ctx: Context) -> CallResult:
+        """Fails without a reason"""
+        return CallResult("failed", narrative="it gave up")
 
     @action(tier=0, replay="safe")
     def crash(self, ctx: Context) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 
 import msgspec
 
+from edgepanda.client import AsyncClient
+from edgepanda.errors import EdgePandaError
 from edgepanda.model.broker import parse_broker
+from edgepanda.node.requests import NodeRequests
 from edgepanda.services.broker import EmbeddedBroker
 from edgepanda.services.broker_accounts import Accounts
 from edgepanda.trust.identity import Identity, encode_key
@@ -125,6 +129,31 @@ def _(_here: Here) -> None:
 @provokes("oversized")
 def _(_here: Here) -> None:
     opened(b"x" * (envelope.LARGEST + 1))
+
+
+# a node that is asked itself
+
+
+@provokes("node_restarted")
+async def _(_here: Here) -> EdgePandaError:
+    said: list[messages.Reply] = []
+    node = NodeRequests({"status": lambda _params: None}, incarnation=5, send=lambda _peer, reply: said.append(reply))
+    node.take(messages.Request(id="q1", method="status", counter=1, incarnation=4), peer("me", "operator"))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    error = said[0].error
+    assert error is not None
+    return EdgePandaError.from_dict(error.data)
+
+
+@provokes("node_away")
+async def _(here: Here) -> None:
+    async def away(_name: str) -> dict[str, object]:
+        return {"name": "desk", "online": False}
+
+    site = AsyncClient(parse_broker("mqtt://nowhere"), site="home", base="e", site_key=SITE.public, identity=ME)
+    here.patch.setattr(site, "node", away)
+    await site.ask_node("desk", "status")
 
 
 # lists of peers
