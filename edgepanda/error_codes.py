@@ -159,11 +159,13 @@ AREAS: dict[str, dict[str, Code]] = {
         "key_exposed": Code("Others may read a private key.", "chmod 600 the file; if others did read it, replace it."),
     },
     "Tasks and devices": {
-        "invalid_args": Code("An argument is not allowed.", "`edgepanda card` lists arguments with their limits."),
-        "limit": Code("A value is beyond its limit.", "Stay within the limits that `edgepanda card` shows."),
+        "invalid_args": Code(
+            "An argument is not allowed.", "`edgepanda card --all` lists arguments with their limits."
+        ),
+        "limit": Code("A value is beyond its limit.", "Stay within the limits that `edgepanda card --all` shows."),
         "ambiguous": Code("Several devices or nodes fit.", "Name one with --node or --device."),
-        "unknown_capability": Code("No node can do this.", "`edgepanda card` lists what can be done here."),
-        "unknown_device": Code("There is no such device.", "`edgepanda card` lists them."),
+        "unknown_capability": Code("No node can do this.", "`edgepanda card --all` lists what can be done here."),
+        "unknown_device": Code("There is no such device.", "`edgepanda card --all` lists them."),
         "unknown_driver": Code(
             "There is no such driver.", "Take the nearest one; one of your own goes by the path of its .py file."
         ),

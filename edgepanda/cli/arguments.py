@@ -50,7 +50,7 @@ def find_offer(offers: Sequence[Offer], target: str) -> Offer:
 def _nothing(offers: Sequence[Offer], name: str) -> matching.RoutingError:
     known = {o.capability for o in offers} | {f"{o.device}.{o.action_name}" for o in offers if o.device}
     near = difflib.get_close_matches(name, sorted(known), n=1)
-    cure = f"did you mean {near[0]!r}?" if near else "`edgepanda card` lists what there is"
+    cure = f"did you mean {near[0]!r}?" if near else "`edgepanda card --all` lists what there is"
     return matching.RoutingError(f"nobody offers {name!r}", where="target", cure=cure)
 
 

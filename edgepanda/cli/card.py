@@ -1,23 +1,51 @@
-"""`card`: what the nodes can do."""
+"""`card`: what a node is and can do; what people may say of it; a new look at its hardware."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import click
 
+from edgepanda.cli.card_edit import edit_command
 from edgepanda.cli.cards import fetch_nodes, offers_of
-from edgepanda.cli.common import Settings, ask, command
+from edgepanda.cli.common import Settings, ask, command, quiet
 from edgepanda.cli.out import coloured, emit, fields, plain, say
+from edgepanda.errors import EdgePandaError
+
+OWN_WITHIN = 5.0  # seconds for this machine's node to answer
 
 
-@command("card", examples="edgepanda card\nedgepanda card desk\nedgepanda card desk --json")
+class _Card(click.Group):
+    """`card` alone shows, with the options of `card show`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the subcommand `show` in where none is named."""
+        if not args or (args[0].startswith("-") and args[0] != "--help"):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+@command(
+    "show",
+    short_help="What a node is and can do",
+    examples="edgepanda card\nedgepanda card show desk\nedgepanda card --all\nedgepanda card show desk --json",
+)
 @click.argument("node", required=False)
-def card_command(settings: Settings, node: str | None) -> None:
-    """What the nodes can do: devices with their state, actions with arguments, units and limits, capabilities."""
-    found = ask(settings, lambda client: fetch_nodes(client, node))
+@click.option("--all", "everyone", is_flag=True, help="All nodes of the site.")
+def _show(settings: Settings, node: str | None, everyone: bool) -> None:
+    """Show the card of NODE, or of this machine's node: hardware with what can be used and why the rest cannot, devices
+    with their state, actions with arguments, units and limits, capabilities.
+
+    This machine's node is asked itself, so that works without broker and coordinator. Where this machine has no node,
+    all nodes are shown.
+    """
+    if node and everyone:
+        raise click.UsageError("name a node, or take --all")
+    own = None if node or everyone else asyncio.run(_own(settings))
+    found = [own] if own is not None else ask(settings, lambda client: fetch_nodes(client, node))
     if settings.json:
-        emit(found[0] if node else {"nodes": found})
+        emit(found[0] if node or own is not None else {"nodes": found})
     elif not found:
         say("no node has said anything yet")
     else:
@@ -25,17 +53,49 @@ def card_command(settings: Settings, node: str | None) -> None:
             _print(each)
 
 
+async def _own(settings: Settings) -> dict[str, Any] | None:
+    """This machine's node as it says itself; None where the configuration has none, or where it does not answer and
+    its name is known, so that the site can be asked. Raises `EdgePandaError` (`no_answer`).
+    """
+    from edgepanda.cli.local import LocalNode
+
+    quiet(settings)
+    loaded = settings.load()
+    if loaded.config.node is None:
+        return None
+    try:
+        status = await LocalNode.of(loaded).request("status", {}, within=OWN_WITHIN)
+    except EdgePandaError as error:
+        if error.code != "no_answer":
+            raise
+        raise EdgePandaError(
+            "this machine's node does not answer",
+            code="no_answer",
+            where=error.where,
+            cure="start it with `edgepanda up`; of other nodes: edgepanda card show NODE, or --all",
+        ) from error
+    return {"name": status["name"], "online": status["broker"], "card": status["card"]}
+
+
 def _print(node: dict[str, Any]) -> None:
     card = node.get("card") or {}
     state = coloured("online") if node["online"] else "away"
     say(f"{click.style(node['name'], bold=True)}  {state}  card {card.get('revision', '-')}")
-    fields([("labels", plain(card.get("labels", {}))), ("hardware", plain(card.get("hardware", {})))])
+    fields([("description", card.get("description", "")), ("labels", plain(card.get("labels", {})))])
+    _print_hardware(card.get("hardware", {}))
     for name, device in card.get("devices", {}).items():
         say(f"  {click.style(name, bold=True)}  {device['driver']}  {_state(device)}")
         _print_actions(card, name)
     for name, own in card.get("capabilities", {}).items():
         say(f"  {click.style(name, bold=True)}  {_state(own)}")
         _print_actions(card, None, name)
+
+
+def _print_hardware(hardware: dict[str, Any]) -> None:
+    from edgepanda.cli.hardware_view import hardware_lines
+
+    for line in hardware_lines(hardware) if hardware else []:
+        say(f"  {line}")
 
 
 def _state(thing: dict[str, Any]) -> str:
@@ -82,3 +142,10 @@ def _argument(schema: dict[str, Any], required: bool) -> str:
 
 def _limit(value: Any) -> str:
     return "" if value is None else plain(value)
+
+
+card_command = _Card(
+    "card",
+    commands={"show": _show, "edit": edit_command},
+    help="What a node is and can do: show it, or edit what people say of it.",
+)

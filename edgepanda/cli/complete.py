@@ -26,6 +26,7 @@ _WORDS = {
     "completion": ("bash", "zsh", "fish"),
     "review": ("accept", "again", "reject"),
     "device": ("add", "list", "remove", "set", "test"),
+    "card": ("show", "edit"),
 }
 
 
@@ -119,8 +120,10 @@ def _positional(command: str, before: Sequence[str], current: str, names: Names)
         return [f"{name}=" for name in known.get(before[0], []) if name not in given]
     if command in _TASKS and not before:
         return names.tasks
-    if command in ("card", "logs") or (command == "nodes" and list(before) == ["remove"]):
-        return names.nodes if command == "nodes" or not before else ()
+    if (command == "logs" and not before) or [command, *before] in (["nodes", "remove"], ["card", "show"]):
+        return names.nodes
+    if command == "logs":
+        return ()
     if command == "device" and before:
         if len(before) > 1:
             return ()
@@ -165,7 +168,8 @@ def options_of(words: Sequence[str]) -> dict[str, list[str]]:
         kept["commands"][name] = _read_options(name)
         write_json(path, {key: kept[key] for key in ("version", "commands")})
     found: dict[str, dict[str, list[str]]] = kept["commands"][name]
-    sub = words[1] if len(words) > 2 and words[1] in found else "list" if "list" in found else ""
+    sub = words[1] if len(words) > 2 and words[1] in found else "show" if name == "card" else "list"
+    sub = sub if sub in found else ""
     return found.get(sub, {})
 
 

@@ -72,8 +72,8 @@ def do_command(
 ) -> int:
     """Do one thing now and show value and evidence.
 
-    TARGET is DEVICE.ACTION or a capability, with NODE/ in front where two nodes have one of that name; `edgepanda card`
-    lists them. Plain values fill the arguments in their order, the required ones first.
+    TARGET is DEVICE.ACTION or a capability, with NODE/ in front where two nodes have one of that name; `edgepanda card
+    --all` lists them. Plain values fill the arguments in their order, the required ones first.
 
     A device of this machine's own node also works when broker or coordinator are away: then the node does it alone,
     and the ledger hears of it later.

@@ -38,6 +38,12 @@ class Taken(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 async def take_up(loaded: Loaded, name: str) -> Taken:
     """Tell the node to reload, and wait until it knows what becomes of the device. Raises nothing that a node says."""
+    taken = await ask_reload(loaded)
+    return await _settled(LocalNode.of(loaded), name) if taken.reloaded else taken
+
+
+async def ask_reload(loaded: Loaded) -> Taken:
+    """Tell the node to reload. Raises nothing that a node says."""
     local = LocalNode.of(loaded)
     if not local.present:
         return Taken(running=False)
@@ -45,7 +51,7 @@ async def take_up(loaded: Loaded, name: str) -> Taken:
         await local.request("reload", {}, within=RELOAD_WITHIN)
     except EdgePandaError as error:
         return Taken(running=error.code != "no_answer", error=error.as_dict())
-    return await _settled(local, name)
+    return Taken(running=True, reloaded=True)
 
 
 async def _settled(local: LocalNode, name: str) -> Taken:
@@ -66,7 +72,7 @@ async def _settled(local: LocalNode, name: str) -> Taken:
 def tell(taken: Taken, option: str) -> None:
     """Says it to a person; `option` is `--config FILE` where that is needed."""
     if taken.reloaded:
-        if taken.state not in ("ready", "gone"):
+        if taken.state not in ("", "ready", "gone"):
             why = "; ".join(text for text in (taken.reason, taken.cure) if text)
             hint(f"the node has it, but it is {taken.state}" + (f": {why}" if why else ""))
         return

@@ -100,7 +100,7 @@ def next_steps(found: dict[str, Any]) -> list[str]:
     if not found["nodes"]:
         steps.append(("let a node in", "edgepanda nodes add NAME KEY"))
     elif not steps:
-        steps.append(("what can be done", "edgepanda card"))
+        steps.append(("what can be done", "edgepanda card --all"))
     width = max((len(text) for _, text in steps), default=0)
     return ["", *(f"{text.ljust(width)}   {why}" for why, text in steps)]
 

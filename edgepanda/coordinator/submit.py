@@ -20,8 +20,8 @@ from edgepanda.wire.requests import LARGEST_SUBMIT, Submit
 
 VALID_FOR = 30.0  # seconds: default of `valid_for` for actions of a device, which act on the world of the moment
 MOST_CRITERIA = 32
-_CARD = "`edgepanda card` lists arguments and limits"
-_WHAT = "name a capability, or a device and one of its actions; `edgepanda card` lists them"
+_CARD = "`edgepanda card --all` lists arguments and limits"
+_WHAT = "name a capability, or a device and one of its actions; `edgepanda card --all` lists them"
 LONGEST_LIMIT = 10 * 365 * 86_400.0  # seconds
 
 

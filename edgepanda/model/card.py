@@ -63,6 +63,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     revision: int
     incarnation: int  # how often this node's daemon has started: orders cards of different starts
     software: str = ""
+    description: str = ""  # a person's word
     hardware: dict[str, Any] = {}
     labels: dict[str, str] = {}
     slots: int = 1

@@ -162,6 +162,9 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drain: Annotated[
         float, key("Time that running work gets when the node is asked to end.", unit="s", ge=0, le=3600)
     ] = 10.0
+    description: Annotated[
+        str, key("What this node is, for people: it is shown on its card.", example="above the bench", max_length=500)
+    ] = ""
     labels: Annotated[
         dict[str, str],
         key(

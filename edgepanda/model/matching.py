@@ -31,7 +31,7 @@ class RoutingError(EdgePandaError):
 
 def _nearest(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, sorted(set(known)), n=1)
-    return f"did you mean {close[0]!r}?" if close else "`edgepanda card` lists what there is"
+    return f"did you mean {close[0]!r}?" if close else "`edgepanda card --all` lists what there is"
 
 
 def _fits(offer: Offer, node: str | None, device: str | None, labels: Mapping[str, str]) -> bool:
@@ -111,7 +111,7 @@ def _no_fit(named: Sequence[Offer], node: str | None, device: str | None, labels
         f"no {capability} is labelled {wanted}",
         code="unknown_device",
         where="labels",
-        cure="`edgepanda card` lists what there is",
+        cure="`edgepanda card --all` lists what there is",
     )
 
 

@@ -257,6 +257,7 @@ class Devices:
             revision=revision,
             incarnation=incarnation,
             software=__version__,
+            description=settings.description,
             labels=settings.labels,
             slots=settings.slots,
             drivers=drivers,

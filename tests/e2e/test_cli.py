@@ -166,7 +166,7 @@ def test_do_shows_output_as_it_comes_all_of_it_and_once(site: Person) -> None:
         (["submit", "servo.move", "angle=3", "--label", "x"], "invalid_args", 2),
         (["show", "no-such-task"], "unknown_task", 2),
         (["cancel", "no-such-task"], "unknown_task", 2),
-        (["card", "attic"], "unknown_node", 2),
+        (["card", "show", "attic"], "unknown_node", 2),
         (["nodes", "remove", "attic"], "unknown_peer", 2),
         (["nodes", "add", "Attic", "ed25519:x"], "invalid_name", 2),
         (["nodes", "add", "attic", "ed25519:x"], "invalid_key", 2),
@@ -251,11 +251,13 @@ def test_tasks_are_narrowed_by_what_they_are_and_when(site: Person) -> None:
 
 def test_the_card_tells_units_limits_and_rules(site: Person) -> None:
     told = site.ok("card")
+    assert " x " in told  # the machine: its processor
+    assert site.ok("card", "--all").splitlines()[0] == told.splitlines()[0]
     assert "pan.move" in told
     assert "number (degree) -90..90 required" in told
     assert "tier 1, replay safe" in told
     assert "ready, simulated" in told
-    assert site.json("card", "desk")["card"]["devices"]["pan"]["simulated"] is True
+    assert site.json("card", "show", "desk")["card"]["devices"]["pan"]["simulated"] is True
     assert [node["name"] for node in site.json("nodes")["nodes"]] == ["desk"]
 
 

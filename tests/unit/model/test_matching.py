@@ -60,14 +60,19 @@ def test_two_devices_are_ambiguous_and_the_candidates_are_listed():
     ("wanted", "code", "where", "cure"),
     [
         ({"capability": "servo.mov"}, "unknown_capability", "capability", "did you mean 'servo.move'?"),
-        ({"capability": "toast.make"}, "unknown_capability", "capability", "`edgepanda card` lists what there is"),
+        (
+            {"capability": "toast.make"},
+            "unknown_capability",
+            "capability",
+            "`edgepanda card --all` lists what there is",
+        ),
         ({"capability": "servo.move", "device": "pam"}, "unknown_device", "device", "did you mean 'pan'?"),
         ({"capability": "servo.move", "node": "celler"}, "unknown_node", "node", "did you mean 'cellar'?"),
         (
             {"capability": "servo.move", "labels": {"room": "roof"}},
             "unknown_device",
             "labels",
-            "`edgepanda card` lists what there is",
+            "`edgepanda card --all` lists what there is",
         ),
         ({"capability": None, "device": "pam", "action": "move"}, "unknown_device", "device", "did you mean 'pan'?"),
         (
