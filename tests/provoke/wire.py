@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from pathlib import Path
 
 import msgspec
 
 from edgepanda.client import AsyncClient
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.broker import parse_broker
+from edgepanda.model.broker_secret import own_password
 from edgepanda.node.requests import NodeRequests
 from edgepanda.services.broker import EmbeddedBroker
 from edgepanda.services.broker_accounts import Accounts
+from edgepanda.services.broker_files import Certificate
 from edgepanda.trust.identity import Identity, encode_key
 from edgepanda.trust.peers import Directory, Peer, PeerList, add, check_list, revoke, sign_list
 from edgepanda.wire import bus as bus_module
@@ -60,6 +63,16 @@ async def _(_here: Here) -> None:
 @provokes("broker_users")
 def _(here: Here) -> None:
     Accounts.load(here.folder / "users.toml")
+
+
+@provokes("broker_certificate")
+def _(here: Here) -> None:
+    Certificate(here.folder / "cert.pem", here.folder / "key.pem")
+
+
+@provokes("broker_secret")
+def _(_here: Here) -> None:
+    own_password(Path("/dev/null/broker.secret"))
 
 
 @provokes("broker_tls")
