@@ -150,9 +150,16 @@ class Servo(Driver):
         return CallResult("succeeded", value=self._position(pulses), evidence=(self._evidence(pulses),))
 
     def _first_position(self, known: dict[str, Any] | None) -> float | None:
+        """What is remembered counts for this pin and these pulses only: another servo may stand anywhere."""
+        start: float | None = self.config.start
         angle = (known or {}).get("angle")
-        usable = isinstance(angle, int | float) and not isinstance(angle, bool) and self.config.contains(angle)
-        return float(angle) if usable and angle is not None else self.config.start
+        if isinstance(angle, bool) or not isinstance(angle, int | float) or not self.config.contains(angle):
+            return start
+        return float(angle) if (known or {}).get("of") == self._of(angle) else start
+
+    def _of(self, angle: float | None) -> dict[str, Any]:
+        """What an angle is an angle of: the pin, and the pulse in µs that means it."""
+        return {"pin": self.config.place, "us": None if angle is None else round(self.config.pulse_of(angle), 3)}
 
     def _open_pulses(self) -> Pulses:
         if self._pulses is None:
@@ -206,4 +213,5 @@ class Servo(Driver):
         return Position(angle, None if pulse is None else round(pulse, 3), pulse is not None)
 
     def _tell(self) -> None:
-        self.state(**msgspec.to_builtins(self._position(self._open_pulses())))
+        position = self._position(self._open_pulses())
+        self.state(**msgspec.to_builtins(position), of=self._of(position.angle))

@@ -8,7 +8,7 @@ import click
 
 from edgepanda.cli.common import Settings, command
 from edgepanda.cli.daemons import RETURNS, announce
-from edgepanda.cli.process import Ready, daemon_logging, serve
+from edgepanda.cli.process import Frame, daemon_logging, serve
 from edgepanda.errors import EdgePandaError
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ def _run(settings: Settings) -> int:
     host, port = loaded.listen_address()
     options = embedded_options(loaded)
 
-    async def run(ready: Ready) -> None:
+    async def run(frame: Frame) -> None:
         from edgepanda.services.broker import serve as serve_broker
 
         def listening(chosen: int) -> None:
             shown = f"[{host}]" if ":" in host else host
             url = f"{'mqtts' if loaded.config.broker.cert_file else 'mqtt'}://{shown}:{chosen}"
             announce(settings, {"process": "broker", "url": url}, f"broker at {url}")
-            ready(URL_LINE + url)
+            frame.ready(URL_LINE + url)
 
         await serve_broker(host, port, ready=listening, **options)
 

@@ -10,7 +10,7 @@ import click
 
 from edgepanda.cli.common import Settings, command
 from edgepanda.cli.out import emit, say
-from edgepanda.cli.process import Ready, daemon_logging, serve
+from edgepanda.cli.process import Frame, daemon_logging, serve
 from edgepanda.errors import EdgePandaError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def node_command(settings: Settings, accept_ledger: str | None) -> int:
     daemon_logging(settings)
     loaded = settings.load()
 
-    async def run(ready: Ready) -> None:
+    async def run(frame: Frame) -> None:
         from edgepanda.client import site_key
         from edgepanda.node.daemon import NodeDaemon
         from edgepanda.node.logs import LogRing
@@ -49,8 +49,9 @@ def node_command(settings: Settings, accept_ledger: str | None) -> int:
         logging.getLogger().addHandler(logs)
         if accept_ledger:
             await _accept(loaded, accept_ledger)
-        daemon = NodeDaemon(loaded, site_key=site_key(loaded), on_ready=ready, logs=logs)
+        daemon = NodeDaemon(loaded, site_key=site_key(loaded), on_ready=frame.ready, logs=logs)
         announce(settings, {"process": "node", "name": daemon.name}, f"node {daemon.name}")
+        frame.on_hangup(daemon.hangup)
         await daemon.run()
 
     return serve(run)
@@ -82,7 +83,7 @@ def coordinator_command(settings: Settings) -> int:
     daemon_logging(settings)
     loaded = settings.load()
 
-    async def run(ready: Ready) -> None:
+    async def run(frame: Frame) -> None:
         from edgepanda.coordinator.daemon import Coordinator, site_key_path
 
         if not site_key_path(loaded).exists():
@@ -92,9 +93,10 @@ def coordinator_command(settings: Settings) -> int:
                 where=str(site_key_path(loaded)),
                 cure="`edgepanda init` makes a site; a machine that joins one runs `edgepanda node` only",
             )
-        coordinator = Coordinator(loaded, on_ready=ready)
+        coordinator = Coordinator(loaded, on_ready=frame.ready)
         site = loaded.config.site.name
         announce(settings, {"process": "coordinator", "site": site}, f"coordinator of the site {site}")
+        frame.on_hangup(coordinator.hangup)
         await coordinator.run()
 
     return serve(run)

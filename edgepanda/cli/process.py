@@ -7,6 +7,8 @@ import ctypes
 import logging
 import os
 import signal
+import sys
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -18,7 +20,32 @@ _PR_SET_PDEATHSIG = 1
 
 log = logging.getLogger("edgepanda")
 
-Ready = Callable[..., None]
+
+class Frame:
+    """What a running daemon and its process have to say to each other."""
+
+    def __init__(self) -> None:
+        self._reload: Callable[[], Coroutine[Any, Any, None]] | None = None
+
+    def ready(self, *lines: str) -> None:
+        """It serves. The lines go to the supervisor with `READY=1`."""
+        sdnotify.notify("READY=1", *lines)
+
+    def on_hangup(self, reload: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """What to do when a person asks for the configuration to be read again, with SIGHUP or `systemctl reload`."""
+        self._reload = reload
+
+    async def hangup(self) -> None:
+        """SIGHUP has come."""
+        if self._reload is None:
+            log.info("SIGHUP: this process has nothing to read again")
+            return
+        sdnotify.notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        await self._reload()
+        sdnotify.notify("READY=1")
+
+
+Run = Callable[[Frame], Coroutine[Any, Any, None]]
 
 
 def daemon_logging(settings: Settings) -> None:
@@ -29,15 +56,19 @@ def daemon_logging(settings: Settings) -> None:
     discreet_logging(level, form)
 
 
-def serve(run: Callable[[Ready], Coroutine[Any, Any, None]]) -> int:
-    """Run a daemon until SIGTERM, SIGINT or SIGHUP, then let it end in its own time; gives the exit code.
+def at_terminal() -> bool:
+    """True if a SIGHUP means that the terminal has gone: then it ends a process, which otherwise reloads."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
-    `run` gets a function to call once it serves; lines that it is given go to the supervisor with `READY=1`.
+
+def serve(run: Run) -> int:
+    """Run a daemon until SIGTERM or SIGINT, or the end of its terminal, then let it end in its own time; gives the
+    exit code. SIGHUP without a terminal makes it read its configuration again.
     """
     return asyncio.run(_serve(run))
 
 
-async def _serve(run: Callable[[Ready], Coroutine[Any, Any, None]]) -> int:
+async def _serve(run: Run) -> int:
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 a coroutine always runs in one
     stopping = False
@@ -50,12 +81,22 @@ async def _serve(run: Callable[[Ready], Coroutine[Any, Any, None]]) -> int:
             log.info("ending")
             task.cancel()
 
-    for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(sign, stop)
+    frame, hangups = Frame(), set[asyncio.Task[None]]()
+
+    def hangup() -> None:
+        if at_terminal():
+            stop()
+        elif not stopping:
+            hangups.add(reading := asyncio.create_task(frame.hangup()))
+            reading.add_done_callback(hangups.discard)
+
+    loop = asyncio.get_running_loop()
+    for sign, handler in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGHUP, hangup)):
+        loop.add_signal_handler(sign, handler)
     die_with_supervisor()
     dog = asyncio.create_task(sdnotify.feed_watchdog())
     try:
-        await run(lambda *lines: sdnotify.notify("READY=1", *lines))
+        await run(frame)
     except asyncio.CancelledError:
         if not stopping:
             raise

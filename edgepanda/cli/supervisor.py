@@ -65,6 +65,11 @@ class Child:
         finally:
             ready.cancel()
 
+    def hangup(self) -> None:
+        """Let it read its configuration again."""
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGHUP)
+
     async def stop(self) -> None:
         """End it: SIGTERM, and SIGKILL after its time. May be called twice, and before `start`."""
         self._ending = True
@@ -174,7 +179,7 @@ class Child:
             while True:
                 lines = sock.recv(LONGEST_LINE).decode(errors="replace").splitlines()
                 self.told |= dict(line.split("=", 1) for line in lines if "=" in line)
-                if "READY=1" in lines:
+                if "READY=1" in lines and not self.ready.is_set():  # it also ends a reload
                     self._listener.happened(self.name, "ready")
                     self.ready.set()
 

@@ -15,9 +15,11 @@ import click
 from edgepanda import sdnotify
 from edgepanda.cli.common import Settings, command
 from edgepanda.cli.local import LocalNode
-from edgepanda.cli.out import emit, say
+from edgepanda.cli.out import emit, hint, say
+from edgepanda.cli.process import at_terminal
 from edgepanda.cli.supervisor import Child, stop_all
 from edgepanda.errors import EdgePandaError
+from edgepanda.model.config import load_config
 from edgepanda.storage import FileLock, StorageError, make_folder
 
 if TYPE_CHECKING:
@@ -135,8 +137,15 @@ async def _up(settings: Settings, loaded: Loaded, wanted: list[str]) -> int:
             printer.happened("up", "ending")
             task.cancel()
 
-    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(sign, stop)
+    def hangup() -> None:
+        if at_terminal():
+            stop()
+        else:
+            _reload(children, loaded)
+
+    loop = asyncio.get_running_loop()
+    for sign, handler in ((signal.SIGINT, stop), (signal.SIGTERM, stop), (signal.SIGHUP, hangup)):
+        loop.add_signal_handler(sign, handler)
     try:
         for child in children:
             await child.start()
@@ -152,6 +161,19 @@ async def _up(settings: Settings, loaded: Loaded, wanted: list[str]) -> int:
         sdnotify.notify("STOPPING=1")
         await stop_all(children)
     return 0
+
+
+def _reload(children: list[Child], running: Loaded) -> None:
+    """Hand SIGHUP on to whom it concerns; each says what it takes up. Which processes there are is ours to say."""
+    for child in children:
+        if child.name != "broker" and child.ready.is_set():
+            child.hangup()
+    try:
+        now = planned(load_config(running.path))
+    except EdgePandaError:
+        return  # the processes say what is wrong
+    if now != [child.name for child in children]:
+        hint(f"the configuration asks for other processes now ({', '.join(now)}): start `edgepanda up` again for that")
 
 
 async def _node_settled(loaded: Loaded) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from edgepanda import __version__
+from edgepanda.config_reload import log_changes, on_hangup, read_again
 from edgepanda.coordinator.book import Book, Live
 from edgepanda.coordinator.fleet import Fleet, Node
 from edgepanda.coordinator.leases import HOLDS, MARGIN, Leases, cancelled
@@ -32,6 +33,7 @@ from edgepanda.wire.topics import Topic
 
 log = logging.getLogger("edgepanda.coordinator")
 
+TABLES = ("site", "broker", "coordinator")  # what a coordinator reads
 TICK = 1.0  # seconds between looks at leases and limits, while anything lives
 LEISURE = 0.02  # seconds that acknowledgements and events wait for company: nobody's work waits for them
 MOST_IDS = 1_000  # of one acknowledgement
@@ -75,6 +77,17 @@ class Coordinator:
             await self._failed
         finally:
             await self._stop()
+
+    async def hangup(self) -> None:
+        """Read the configuration again, and take up what needs no restart; what is wrong is logged."""
+        await on_hangup(log, self._reload)
+
+    async def _reload(self) -> None:
+        edited = await asyncio.to_thread(read_again, self._loaded, TABLES)
+        self._loaded = edited.in_effect
+        self._settings = self._loaded.config.coordinator or Settings()
+        self.leases.ttl = self._settings.lease_ttl
+        log_changes(log, edited)
 
     async def _stop(self) -> None:
         for timer in (self._tick, self._saying_again):

@@ -35,7 +35,7 @@ class Leases:
 
     def __init__(self, book: Book, fleet: Fleet, *, ttl: float, clock: Callable[[], float], send: SendTo) -> None:
         self._book, self._fleet = book, fleet
-        self._ttl, self._clock, self._send = ttl, clock, send
+        self.ttl, self._clock, self._send = ttl, clock, send
         self.queue = Queue()
         self.paused_at: float | None = None  # since when there is no broker: lease clocks stand still
         self._order = max((live.record.order for live in book.live.values()), default=0)
@@ -58,7 +58,7 @@ class Leases:
         for live in self._book.live.values():
             self.follow(live)
             if live.record.standing.state in HOLDS:
-                live.lease_until = self._clock() + self._ttl + MARGIN
+                live.lease_until = self._clock() + self.ttl + MARGIN
 
     def follow(self, live: Live) -> None:
         """A task has changed: keep the queue and the nodes' open attempts in step."""
@@ -105,7 +105,7 @@ class Leases:
 
     def _grant(self, live: Live, node: Node, now: float) -> None:
         record = self._book.change(live, Happening(kind=Kind.LEASED), {"node": node.name}, node=node.name)
-        live.lease_until = now + self._ttl + MARGIN
+        live.lease_until = now + self.ttl + MARGIN
         attempt = record.standing.attempt
         self._book.then(lambda: self.send_lease(live, attempt))
 
@@ -116,7 +116,7 @@ class Leases:
         if record.standing.fence != attempt or record.standing.state not in HOLDS or node is None or node.stamp is None:
             return
         now = self._clock()
-        live.lease_until = now + self._ttl + MARGIN
+        live.lease_until = now + self.ttl + MARGIN
         epoch, head = self._book.ledger.epoch, self._book.ledger.head
 
         def on_node(moment: float | None) -> int | None:
@@ -131,7 +131,7 @@ class Leases:
             stamp=node.stamp,
             order=record.order,
             submitted_ms=on_node(record.deadlines.asked) or 0,
-            until_ms=node.stamp.ms + _ms(now - node.stamped_at + self._ttl),
+            until_ms=node.stamp.ms + _ms(now - node.stamped_at + self.ttl),
             begin_by_ms=on_node(record.deadlines.begin_by),
             end_by_ms=on_node(record.deadlines.end_by),
         )
@@ -162,14 +162,14 @@ class Leases:
             current = live is not None and live.record.standing.fence == item.attempt and live.record.node == node.name
             if live is not None and current:
                 has.add(item.task)
-                live.lease_until = now + self._ttl + MARGIN
+                live.lease_until = now + self.ttl + MARGIN
                 renewed.append((item.task, item.attempt))
                 if live.record.standing.cancel:  # ours may have been lost, with us
                     self._send(node.name, cancelled(item.task, item.attempt), False)
             elif item.attempt > 0:
                 self._send(node.name, retire(item.task, item.attempt), False)
         if node.stamp is not None and renewed:
-            until = node.stamp.ms + _ms(self._ttl)
+            until = node.stamp.ms + _ms(self.ttl)
             self._send(
                 node.name,
                 messages.Renewed(id=new_id(), stamp=node.stamp, until_ms=until, attempts=tuple(renewed)),

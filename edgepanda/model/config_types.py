@@ -4,6 +4,7 @@ whether a change needs a restart. The commented file, the checks, `config show` 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -24,6 +25,10 @@ def key(
     extra = {"unit": unit, "allowed": allowed, "examples": [] if example is None else [example]}
     known = {name: value for name, value in extra.items() if value}
     return msgspec.Meta(description=description, extra_json_schema={**known, "restart": restart}, **limits)
+
+
+live = partial(key, restart=False)
+"""A key whose change a running process takes up when it reloads its configuration."""
 
 
 class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -141,7 +146,7 @@ class Coordinator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The coordinator's settings. Without this table this machine runs no coordinator; a site has one."""
 
     lease_ttl: Annotated[
-        float, key("After this time a silent node loses its work; beats renew a lease.", unit="s", ge=1, le=3600)
+        float, live("After this time a silent node loses its work; beats renew a lease.", unit="s", ge=1, le=3600)
     ] = 30.0
 
 
@@ -157,17 +162,17 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             pattern="^[a-z0-9-]{0,32}$(?!\\n)",
         ),
     ] = ""
-    slots: Annotated[int, key("How many attempts it holds at most at one time.", unit="attempts", ge=1, le=1000)] = 16
-    beat: Annotated[float, key("Time between two signs of life.", unit="s", ge=0.1, le=60)] = 10.0
+    slots: Annotated[int, live("How many attempts it holds at most at one time.", unit="attempts", ge=1, le=1000)] = 16
+    beat: Annotated[float, live("Time between two signs of life.", unit="s", ge=0.1, le=60)] = 10.0
     drain: Annotated[
-        float, key("Time that running work gets when the node is asked to end.", unit="s", ge=0, le=3600)
+        float, live("Time that running work gets when the node is asked to end.", unit="s", ge=0, le=3600)
     ] = 10.0
     description: Annotated[
         str, key("What this node is, for people: it is shown on its card.", example="above the bench", max_length=500)
     ] = ""
     labels: Annotated[
         dict[str, str],
-        key(
+        live(
             "Labels that a task may ask for: `edgepanda submit ... --label room=attic`.",
             example={"room": "attic"},
         ),
@@ -179,7 +184,7 @@ class Device(msgspec.Struct, frozen=True):
 
     driver: Annotated[
         str,
-        key(
+        live(
             "A built-in driver, the path of a .py file, or, with `command`, any name.",
             example="servo",
             min_length=1,
@@ -187,13 +192,13 @@ class Device(msgspec.Struct, frozen=True):
     ]
     command: Annotated[
         list[str] | None,
-        key(
+        live(
             "The program of a driver in any language, and its arguments.",
             allowed="a list of words, the program first",
             example=["./dimmer"],
         ),
     ] = None
-    labels: Annotated[dict[str, str], key("Labels that a task may ask for.", example={"room": "attic"})] = {}
+    labels: Annotated[dict[str, str], live("Labels that a task may ask for.", example={"room": "attic"})] = {}
 
 
 class Capability(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -201,33 +206,33 @@ class Capability(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     argv: Annotated[
         list[str],
-        key(
+        live(
             "The program and its arguments, never a shell line.",
             allowed="a list of words, the program first",
             example=["df", "-h"],
             min_length=1,
         ),
     ]
-    tier: Annotated[Literal[0, 1, 2], key("0 observes, 1 can be undone, 2 cannot.", example=0)]
+    tier: Annotated[Literal[0, 1, 2], live("0 observes, 1 can be undone, 2 cannot.", example=0)]
     replay: Annotated[
         Literal["safe", "unsafe"],
-        key("safe: doing it again changes nothing; unsafe: anything else.", example="safe"),
+        live("safe: doing it again changes nothing; unsafe: anything else.", example="safe"),
     ]
-    description: Annotated[str, key("What it does, for people.", example="Shows free space")] = ""
-    args: Annotated[dict[str, dict[str, Any]], key("Typed arguments, named in `argv` as {name}.")] = {}
-    env: Annotated[list[str], key("Variables of the node that the program may see.", example=["TZ"])] = []
+    description: Annotated[str, live("What it does, for people.", example="Shows free space")] = ""
+    args: Annotated[dict[str, dict[str, Any]], live("Typed arguments, named in `argv` as {name}.")] = {}
+    env: Annotated[list[str], live("Variables of the node that the program may see.", example=["TZ"])] = []
     required_outputs: Annotated[
-        list[str], key("Patterns of files below outputs/ without which it has failed.", example=["*.pdf"])
+        list[str], live("Patterns of files below outputs/ without which it has failed.", example=["*.pdf"])
     ] = []
     output_limit: Annotated[
-        int, key("What is kept of each stream's head, and again of its tail.", unit="byte", ge=1024, le=16 << 20)
+        int, live("What is kept of each stream's head, and again of its tail.", unit="byte", ge=1024, le=16 << 20)
     ] = 65536
-    timeout: Annotated[float, key("After this time it is ended.", unit="s", gt=0, le=604800)] = 600.0
-    grace: Annotated[float, key("Time between INT, TERM and KILL.", unit="s", gt=0, le=604800)] = 5.0
-    on_busy: Annotated[Literal["preempt", "queue", "refuse"], key("What a second call does.", example="queue")] = (
+    timeout: Annotated[float, live("After this time it is ended.", unit="s", gt=0, le=604800)] = 600.0
+    grace: Annotated[float, live("Time between INT, TERM and KILL.", unit="s", gt=0, le=604800)] = 5.0
+    on_busy: Annotated[Literal["preempt", "queue", "refuse"], live("What a second call does.", example="queue")] = (
         "queue"
     )
-    labels: Annotated[dict[str, str], key("Labels that a task may ask for.", example={"room": "attic"})] = {}
+    labels: Annotated[dict[str, str], live("Labels that a task may ask for.", example={"room": "attic"})] = {}
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

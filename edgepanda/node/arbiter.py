@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import OnBusy
@@ -19,10 +20,10 @@ class LaneError(EdgePandaError):
 
 
 class _Turn:
-    __slots__ = ("granted", "stop")
+    __slots__ = ("granted", "lasting", "stop")
 
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self.stop = stop
+    def __init__(self, stop: Callable[[], None], *, lasting: bool = False) -> None:
+        self.stop, self.lasting = stop, lasting  # a lasting one does not give way to newer commands
         self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
@@ -68,6 +69,24 @@ class Lane:
             raise LaneError(f"{MOST_QUEUED} calls wait for {self.device} already", where=self.device)
         if on_busy == "preempt":
             self._supersede()
+        return await self._wait(turn)
+
+    @asynccontextmanager
+    async def free(self) -> AsyncIterator[None]:
+        """Once all that had it or waited for it are done: it is nobody's, until this is left. No newer command can
+        take the place of who waits here.
+        """
+        turn = _Turn(lambda: None, lasting=True)
+        if self._holder is None:
+            self._holder = turn
+        else:
+            await self._wait(turn)
+        try:
+            yield
+        finally:
+            self.give_back(turn)
+
+    async def _wait(self, turn: _Turn) -> _Turn:
         self._waiting.append(turn)
         try:
             await turn.granted
@@ -96,9 +115,9 @@ class Lane:
 
     def _supersede(self) -> None:
         for turn in self._waiting:
-            if not turn.granted.done():
+            if not turn.lasting and not turn.granted.done():
                 turn.granted.set_exception(superseded(self.device))
-        self._waiting.clear()
+        self._waiting = deque(turn for turn in self._waiting if turn.lasting)
         if self._holder is not None:
             self._holder.stop()
 

@@ -48,15 +48,15 @@ class Attempts:
         self,
         *,
         devices: Devices,
+        arbiter: Arbiter,
         memory: Memory,
         journal: Journal,
         reporter: Reporter,
         work_dir: Path,
     ) -> None:
-        self._devices, self._memory = devices, memory
+        self._devices, self._arbiter, self._memory = devices, arbiter, memory
         self._journal, self._reporter, self._work_dir = journal, reporter, work_dir
         self._first_seq = journal.incarnation << 20  # reports of a later start count higher
-        self._arbiter = Arbiter()
         self._known: OrderedDict[Key, None] = OrderedDict()  # ended ones
         self._cancels: set[asyncio.Task[None]] = set()
         self.running: dict[Key, Attempt] = {}

@@ -16,19 +16,23 @@ from typing import Annotated, Any
 
 import msgspec
 
+from edgepanda.config_reload import on_hangup
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Card
 from edgepanda.model.config import Loaded
 from edgepanda.model.ids import is_task_id, new_id
 from edgepanda.model.task import Limits, Task
 from edgepanda.node import cards
+from edgepanda.node.arbiter import Arbiter
 from edgepanda.node.attempts import Attempts
+from edgepanda.node.configured import configured
 from edgepanda.node.devices import Devices
 from edgepanda.node.inventory import Inventory
 from edgepanda.node.journal import Journal
 from edgepanda.node.logs import LogRing
 from edgepanda.node.memory import Memory
 from edgepanda.node.methods import Method, converted
+from edgepanda.node.reload import Reloader
 from edgepanda.node.reporter import Reporter
 from edgepanda.node.requests import NodeRequests
 from edgepanda.node.site import Site
@@ -78,7 +82,7 @@ class NodeDaemon:
         Raises `EdgePandaError`: `storage_locked` when another daemon has this identity, and what files can raise.
         """
         self._loaded, self._on_ready = loaded, on_ready
-        self._settings = loaded.require_node()
+        self._settings = loaded.require_node()  # as last reloaded
         self.identity = Identity.load_or_create(node_key_path(loaded))
         self.name = node_name(loaded, self.identity)
         self.journal = Journal.open(loaded.state_dir / "journal.db")
@@ -92,16 +96,25 @@ class NodeDaemon:
             journal=self.journal,
         )
         self._reporter = Reporter(self.journal, self.name)
+        arbiter = Arbiter()
         self._devices = Devices(
-            loaded, self._memory, on_change=self._card_changed, on_output=self._output, on_event=lambda *_: None
+            configured(loaded),
+            self._memory,
+            loaded.run_dir,
+            free=lambda name: arbiter.lane(name).free(),
+            on_change=self._card_changed,
+            on_output=self._output,
+            on_event=lambda *_: None,
         )
         self.attempts = Attempts(
             devices=self._devices,
+            arbiter=arbiter,
             memory=self._memory,
             journal=self.journal,
             reporter=self._reporter,
             work_dir=loaded.state_dir / "work",
         )
+        self._reloader = Reloader(loaded, self._devices, self._inventory, on_taken=self._take, card=self._present_card)
         self._logs = logs or LogRing()
         self._logs.start = self.journal.incarnation
         methods: dict[str, Method] = {
@@ -109,6 +122,8 @@ class NodeDaemon:
             "do": self._do,
             "logs": self._read_logs,
             "probe": self._probe,
+            "reload": self._reloader.reload,
+            "rescan": self._reloader.rescan,
         }
         self._socket = LocalSocket(socket_path(loaded), methods)
         self._requests = NodeRequests(methods, incarnation=self.journal.incarnation, send=self._reply)
@@ -206,13 +221,29 @@ class NodeDaemon:
 
     def _card_changed(self) -> None:
         """A driver has said something of itself: a card that differs gets the next revision."""
+        self._present_card()
+
+    def _present_card(self) -> Card:
         revision = self._card.revision if self._card is not None else 0
-        card = self._devices.card(node=self.name, revision=revision + 1, incarnation=self.journal.incarnation)
+        card = self._devices.card(
+            self._settings, node=self.name, revision=revision + 1, incarnation=self.journal.incarnation
+        )
         card = msgspec.structs.replace(card, hardware=self._inventory.hardware)
-        if self._card is None or not cards.same(card, self._card):
-            self._card = card
-            self._say_card()
-            self._say_claim()
+        if self._card is not None and cards.same(card, self._card):
+            return self._card
+        self._card = card
+        self._say_card()
+        self._say_claim()
+        return card
+
+    async def hangup(self) -> None:
+        """Read the configuration again, and take up what needs no restart; what is wrong is logged."""
+        await on_hangup(log, lambda: self._reloader.reload({}))
+
+    def _take(self, loaded: Loaded) -> None:
+        self._settings = loaded.require_node()
+        self._card_changed()
+        self._say_claim()
 
     def _say_card(self) -> None:
         if self._card is not None and self._bus.up:

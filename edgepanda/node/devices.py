@@ -1,10 +1,11 @@
-"""The node's devices and commands: their driver hosts, what they said of themselves, and calls to them."""
+"""A node's devices: the hosts of their drivers, what is open, what a changed configuration makes of them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,136 +16,164 @@ from edgepanda.drivers.contract import CallResult, Description, DriverError, Pro
 from edgepanda.drivers.gpio import Owner, declared_lines, find_clash
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Action, Capability, Card, Device, Driver, narrowed
-from edgepanda.model.config import ConfigError, Loaded
+from edgepanda.model.config import Node
 from edgepanda.node import cards
 from edgepanda.node.cards import Seen
+from edgepanda.node.configured import Change, Configured, Program, differences
 from edgepanda.node.hosts import Host
 from edgepanda.node.memory import Memory
 
 log = logging.getLogger("edgepanda.node")
 
-COMMAND = "command"  # the driver of capabilities of the user's own
-RESERVED = ("driver", "labels", "command")  # keys of a device that are the node's and not its driver's
-RETRY = 30.0  # seconds before a driver host that could not be started is tried again
+LOOK_FIRST, LOOK_MOST = 5.0, 300.0  # seconds before what cannot be used is looked at again: at first, and at most
+CHANGING = "its configuration has changed; it is opened anew once what runs on it has ended"
+LEAVING = "it is not configured any more; it goes to its safe state once what runs on it has ended"
+
+Free = Callable[[str], AbstractAsyncContextManager[None]]
 
 
 class Thing(msgspec.Struct):
-    """One configured device, or one capability of the user's own (which is a device of the `command` driver)."""
+    """One configured device or capability, and what is known of it."""
 
-    name: str
-    driver: str
-    config: dict[str, Any]
-    labels: dict[str, str]
+    configured: Configured
     host: Host
-    capability: bool = False
     seen: Seen = Seen()
+    opened: bool = False
+
+    @property
+    def name(self) -> str:
+        """Unique at the node."""
+        return self.configured.name
+
+    @property
+    def driver(self) -> str:
+        """The driver's name on the card."""
+        return self.configured.program.driver
+
+    @property
+    def capability(self) -> bool:
+        """True for a command of the user's own."""
+        return self.configured.capability
 
 
 class Devices:
-    """All of them. Nothing here fails a start: what cannot be used is on the card with its reason."""
+    """All of them. Nothing here fails a start: what cannot be used is on the card with its reason, and is looked at
+    again, ever more rarely.
+
+    A device is opened and closed only while it is nobody's: `free(name)` waits for that and keeps it so.
+    """
 
     def __init__(
         self,
-        loaded: Loaded,
+        things: Mapping[str, Configured],
         memory: Memory,
+        run_dir: Path,
         *,
+        free: Free,
         on_change: Callable[[], None],
         on_output: Callable[[str, int, str, str], None],
         on_event: Callable[[str, str, Any], None],
     ) -> None:
-        self._loaded, self._memory = loaded, memory
+        self._memory, self._run_dir, self._free = memory, run_dir, free
         self._on_change, self._on_output, self._on_event = on_change, on_output, on_event
-        self._hosts: dict[str, Host] = {}
+        self._hosts: dict[Program, Host] = {}
         self._descriptions: dict[str, Description] = {}
-        self.things: dict[str, Thing] = {}
-        for name, config in loaded.config.devices.items():
-            self._add(name, config, capability=False)
-        for name, config in loaded.config.capabilities.items():
-            self._add(name, {"driver": COMMAND, **config}, capability=True)
+        self._targets: dict[str, Configured | None] = {}  # what a name is to become once it is free; None: nothing
+        self._settling: dict[str, asyncio.Task[None]] = {}
+        self._gates: dict[str, asyncio.Lock] = {}  # one host of a driver is started at a time
+        self._look = asyncio.Event()
+        self._background: set[asyncio.Task[Any]] = set()
+        self.things = {name: self._thing(each) for name, each in things.items()}
 
-    def _add(self, name: str, config: dict[str, Any], *, capability: bool) -> None:
-        driver, argv = self._driver(name, config)
-        labels = {str(k): str(v) for k, v in dict(config.get("labels", {})).items()}
-        own = {key: value for key, value in config.items() if key not in RESERVED or (capability and key == "command")}
-        if name in self.things:
-            raise ConfigError(f"{name!r} is a device and a capability", where=f"{self._loaded.path}: devices.{name}")
-        self.things[name] = Thing(name, self._name_of(driver), own, labels, self._host(driver, argv), capability)
-
-    def _driver(self, name: str, config: dict[str, Any]) -> tuple[str, list[str] | None]:
-        """A built-in driver's name, or the path of a Python file, or the name of a program in any language."""
-        driver, argv = config["driver"], config.get("command") if config["driver"] != COMMAND else None
-        if driver.endswith(".py"):
-            return str((self._loaded.path.parent / driver).resolve()), None
-        if argv is None:
-            return driver, None
-        if not isinstance(argv, list) or not argv or not all(isinstance(part, str) for part in argv):
-            raise ConfigError("a list of words is expected", where=f"{self._loaded.path}: devices.{name}.command")
-        program = self._loaded.path.parent / argv[0]
-        return driver, [str(program.resolve()) if "/" in argv[0] else argv[0], *argv[1:]]
-
-    @staticmethod
-    def _name_of(driver: str) -> str:
-        return Path(driver).stem if driver.endswith(".py") else driver
-
-    def _host(self, driver: str, argv: list[str] | None) -> Host:
-        if driver not in self._hosts:
-            self._hosts[driver] = Host(
-                driver,
-                argv,
-                self._loaded.run_dir,
+    def _thing(self, each: Configured) -> Thing:
+        host = self._hosts.get(each.program)
+        if host is None:
+            host = self._hosts[each.program] = Host(
+                each.program.source,
+                list(each.program.argv) or None,
+                self._run_dir,
                 on_state=self._memory.state,
                 on_event=self._on_event,
                 on_output=self._on_output,
             )
-        return self._hosts[driver]
+        return Thing(each, host)
 
     # life
 
     async def start(self) -> None:
-        """Start all hosts, probe and open all devices; those of different hosts at once. Returns when all have said
-        something; a host that could not be started is tried again later.
+        """Start all hosts, probe and open all devices; those of different hosts at once. Returns when each has said
+        something, or could not.
         """
-        await asyncio.gather(*(self._start_host(driver, host) for driver, host in self._hosts.items()))
+        await asyncio.gather(*(self._start_host(program) for program in list(self._hosts)))
+        self._spawn(self._keep_looking())
 
-    async def _start_host(self, driver: str, host: Host) -> None:
-        mine = [thing for thing in self.things.values() if thing.host is host]
-        while True:
-            try:
-                await host.start()
-                self._descriptions[self._name_of(driver)] = await host.describe()
-                break
-            except EdgePandaError as error:
-                log.error("driver %s cannot be used: %s [%s]", driver, error, error.code)
-                for thing in mine:
-                    thing.seen = Seen(None, error.message, error.cure)
-                self._on_change()
-                await asyncio.sleep(RETRY)
-            except Exception as error:
-                log.exception("driver %s cannot be used", driver)
-                for thing in mine:
-                    thing.seen = Seen(None, f"its host cannot be started: {error}", "the node's log has the details")
-                self._on_change()
-                await asyncio.sleep(RETRY)
-        for thing in mine:
-            await self._open(thing)
+    async def close(self) -> None:
+        """Bring every device to its safe state and end the hosts."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await asyncio.gather(*(host.close() for host in self._hosts.values()), return_exceptions=True)
+
+    async def _start_host(self, program: Program) -> None:
+        """Start it, unless it runs, and open what is its."""
+        host = self._hosts.get(program)
+        if host is None:
+            return
+        async with self._gates.setdefault(program.driver, asyncio.Lock()):
+            if not host.started and not await self._started(program, host):
+                return
+        for thing in [thing for thing in self._of(host) if not thing.opened]:
+            async with self._free(thing.name):
+                await self._open(thing)
         self._on_change()
 
+    async def _started(self, program: Program, host: Host) -> bool:
+        if any(other.started for each, other in self._hosts.items() if each.driver == program.driver):
+            return False  # the driver's earlier program still works; this one's turn comes when that has ended
+        try:
+            await host.start()
+            self._descriptions[program.driver] = await host.describe()
+            if self._hosts.get(program) is not host:  # meanwhile nothing needs it any more
+                await host.close()
+            return host.started
+        except EdgePandaError as error:
+            seen = Seen(None, error.message, error.cure)
+        except Exception as error:
+            log.exception("driver %s cannot be used", program.driver)
+            seen = Seen(None, f"its host cannot be started: {error}", "the node's log has the details")
+        if any(thing.seen != seen for thing in self._of(host)):
+            log.error("driver %s cannot be used: %s", program.driver, seen.problem)
+        for thing in self._of(host):
+            thing.seen = seen
+        self._on_change()
+        return False
+
+    def _of(self, host: Host) -> list[Thing]:
+        return [thing for thing in self.things.values() if thing.host is host]
+
     async def _open(self, thing: Thing) -> None:
+        """Probe it and open it, unless it is open, or is something else by now. It must be nobody's."""
+        if self.things.get(thing.name) is not thing or thing.opened or thing.name in self._targets:
+            return
         clash = self._clash(thing)
         if clash is not None:
-            log.error("%s cannot be used: %s [%s]", thing.name, clash.problem, clash.code)
+            if thing.seen != clash:
+                log.error("%s cannot be used: %s [%s]", thing.name, clash.problem, clash.code)
             thing.seen = clash
             return
         try:
-            probe = await thing.host.probe(thing.config)
-            thing.seen = Seen(probe)
+            probe = await thing.host.probe(thing.configured.config)
             if probe.usable:
-                await thing.host.open(thing.name, thing.config, self._known(thing))
-            else:
+                await thing.host.open(thing.name, thing.configured.config, self._known(thing))
+                thing.opened = True
+            elif thing.seen != Seen(probe):
                 log.warning("%s cannot be used: %s; %s", thing.name, probe.reason, probe.cure)
+            thing.seen = Seen(probe)
         except EdgePandaError as error:
-            log.error("%s cannot be used: %s [%s]", thing.name, error, error.code)
-            thing.seen = Seen(None, error.message, error.cure)
+            seen = Seen(None, error.message, error.cure)
+            if thing.seen != seen:
+                log.error("%s cannot be used: %s [%s]", thing.name, error, error.code)
+            thing.seen = seen
 
     def _clash(self, thing: Thing) -> Seen | None:
         """Why it may not be opened: one of its lines belongs to a device that was opened before."""
@@ -153,7 +182,7 @@ class Devices:
             return None
         from edgepanda.node.scan.gpio import header_chip
 
-        others = [self._owner(each) for each in self.things.values() if each is not thing and each.seen.probe]
+        others = [self._owner(each) for each in self.things.values() if each is not thing and each.opened]
         clash = find_clash(mine, others, header_chip())
         if clash is None:
             return None
@@ -163,26 +192,127 @@ class Devices:
 
     def _owner(self, thing: Thing) -> Owner:
         description = self._descriptions.get(thing.driver)
-        return Owner(thing.name, thing.config, description.device if description else None)
+        return Owner(thing.name, thing.configured.config, description.device if description else None)
 
     def _known(self, thing: Thing) -> dict[str, Any] | None:
         return self._memory.known(thing.name) if self.remembers(thing.name) else None
 
-    async def close(self) -> None:
-        """Bring every device to its safe state and end the hosts."""
-        await asyncio.gather(*(host.close() for host in self._hosts.values()), return_exceptions=True)
+    # looking again
+
+    async def look_again(self) -> None:
+        """Start the hosts that do not run, probe what is not open, and open what can be now."""
+        await asyncio.gather(*(self._start_host(program) for program in list(self._hosts) if self._lost(program)))
+
+    def _lost(self, program: Program) -> bool:
+        host = self._hosts[program]
+        return not host.started or not all(thing.opened for thing in self._of(host))
+
+    async def _keep_looking(self) -> None:
+        pause = LOOK_FIRST
+        while True:
+            self._look.clear()
+            lost = any(self._lost(program) for program in self._hosts)
+            try:
+                async with asyncio.timeout(pause if lost else None):
+                    await self._look.wait()
+                pause = LOOK_FIRST
+            except TimeoutError:
+                pause = min(pause * 2, LOOK_MOST)
+                try:
+                    await self.look_again()
+                except Exception:
+                    log.exception("a look at what cannot be used failed")
+
+    # another configuration
+
+    async def become(self, things: Mapping[str, Configured], *, within: float) -> dict[str, Change]:
+        """Take up another configuration; gives what changes.
+
+        A device that is gone goes to its safe state and is closed, one that is new is opened, one that has changed is
+        closed and opened anew; each once what runs on it, or waits for it already, has ended. Returns when all that
+        is done, and after `within` seconds at the latest; the rest goes on.
+        """
+        aims = {name: each for name, each in {**self._now(), **self._targets}.items() if each is not None}
+        changes = differences(aims, things)
+        for name, change in changes.items():
+            if change == "relabelled" and name not in self._targets:
+                self.things[name].configured = things[name]
+                continue
+            waited = name in self._targets
+            self._targets[name] = things.get(name)
+            if name in self.things:
+                problem = CHANGING if name in things else LEAVING
+                self.things[name].seen = Seen(None, problem, "wait, or cancel what runs on it")
+            if not waited:
+                self._settling[name] = self._spawn(self._settle(name))
+        self._on_change()
+        waiting = [self._settling[name] for name in changes if name in self._settling]
+        if waiting:
+            await asyncio.wait(waiting, timeout=within)
+        return changes
+
+    def _now(self) -> dict[str, Configured | None]:
+        return {name: thing.configured for name, thing in self.things.items()}
+
+    async def _settle(self, name: str) -> None:
+        """Make of this name what it is to be, once it is nobody's."""
+        try:
+            async with self._free(name):
+                old, target = self.things.pop(name, None), self._targets.pop(name)
+                if old is not None:
+                    await self._let_go(old, gone=target is None)
+                if target is not None:
+                    self.things[name] = thing = self._thing(target)
+                    if thing.host.started:
+                        await self._open(thing)
+            await self._end_unused()
+            await self.look_again()
+        except Exception:
+            log.exception("%s could not be made what the configuration says", name)
+        finally:
+            self._look.set()
+            self._on_change()
+
+    async def _let_go(self, thing: Thing, *, gone: bool) -> None:
+        """Close it; what is gone goes to its safe state before."""
+        try:
+            if gone and thing.opened:
+                await thing.host.safe(thing.name)
+            if thing.opened:
+                await thing.host.close_device(thing.name)
+        except EdgePandaError as error:
+            log.warning("%s could not be closed as it should be: %s [%s]", thing.name, error, error.code)
+        thing.opened = False
+        if gone:
+            self._memory.forget(thing.name)
+
+    async def _end_unused(self) -> None:
+        used = {thing.configured.program for thing in self.things.values()}
+        used |= {target.program for target in self._targets.values() if target is not None}
+        for program in [program for program in self._hosts if program not in used]:
+            await self._hosts.pop(program).close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
 
     # questions
 
     def remembers(self, name: str) -> bool:
         """True if the node keeps this device's position."""
-        description = self._descriptions.get(self.things[name].driver)
+        description = self._description(name)
         return description is not None and description.remembers
 
     def attaches(self, name: str) -> bool:
         """True if its work outlives its host, and a repeated call joins it."""
-        description = self._descriptions.get(self.things[name].driver)
+        description = self._description(name)
         return description is not None and description.attaches
+
+    def _description(self, name: str) -> Description | None:
+        thing = self.things.get(name)
+        return None if thing is None else self._descriptions.get(thing.driver)
 
     def action(self, name: str, action: str) -> Action:
         """What the device can do under this name. Raises `EdgePandaError`: `unknown_device`, `unsupported`,
@@ -227,27 +357,26 @@ class Devices:
             raise EdgePandaError(
                 f"this node has no device {name!r}", code="unknown_device", where="device", cure=f"it has: {known}"
             )
-        return await thing.host.probe(thing.config)
+        return await thing.host.probe(thing.configured.config)
 
     async def cancel(self, name: str, task: str, attempt: int) -> bool:
         """Stop a running call; True if there was one."""
         thing = self.things.get(name)
         return thing is not None and await thing.host.cancel(task, attempt)
 
-    def card(self, *, node: str, revision: int, incarnation: int) -> Card:
+    def card(self, settings: Node, *, node: str, revision: int, incarnation: int) -> Card:
         """The node's card as things stand, but for its hardware."""
-        settings = self._loaded.require_node()
         devices: dict[str, Device] = {}
         capabilities: dict[str, Capability] = {}
         for name, thing in self.things.items():
             own = cards.own_action(thing.seen)
             if not thing.capability:
-                devices[name] = cards.as_device(thing.driver, thing.seen, thing.labels)
+                devices[name] = cards.as_device(thing.driver, thing.seen, thing.configured.labels)
             elif own is not None:
-                capabilities[name] = cards.as_capability(own, thing.seen, thing.labels)
+                capabilities[name] = cards.as_capability(own, thing.seen, thing.configured.labels)
             else:
                 hidden = Action(tier=2, replay="unsafe", description="its driver has said nothing yet")
-                capabilities[name] = cards.as_capability(hidden, thing.seen, thing.labels)
+                capabilities[name] = cards.as_capability(hidden, thing.seen, thing.configured.labels)
         used = {device.driver for device in devices.values()}
         drivers: dict[str, Driver] = {
             name: cards.as_driver(description) for name, description in self._descriptions.items() if name in used

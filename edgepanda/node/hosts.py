@@ -102,6 +102,11 @@ class Host:
         return self._ready.is_set() and self._process is not None and self._process.alive
 
     @property
+    def started(self) -> bool:
+        """Whether `start` has succeeded: then it is kept alive, and `alive` tells whether it runs right now."""
+        return self._watch is not None and not self._watch.done()
+
+    @property
     def pid(self) -> int | None:
         """The host's process, if it runs."""
         return self._process.pid if self._process is not None and self._process.alive else None

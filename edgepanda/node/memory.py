@@ -63,6 +63,19 @@ class Memory:
         self._cancel_timer(device)
         self._timers[device] = asyncio.get_running_loop().call_later(REST, self._settle, device)
 
+    def forget(self, device: str) -> None:
+        """It was taken out of the configuration: whatever gets its name next may stand anywhere."""
+        self._cancel_timer(device)
+        self._marked.discard(device)
+        self._values.pop(device, None)
+        self._written.pop(device, None)
+        found = [row.doc_id for row in self._documents.table("positions").all() if row.get("device") == device]
+        if found:
+            try:
+                self._documents.table("positions").remove(doc_ids=found)
+            except EdgePandaError as error:
+                log.error("the position of %s cannot be forgotten: %s [%s]", device, error, error.code)
+
     def close(self) -> None:
         """Write what is at rest, and give up the right to write."""
         for device in list(self._timers):

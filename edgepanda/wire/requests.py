@@ -224,4 +224,6 @@ METHODS: dict[str, tuple[type[Params], frozenset[Role], bool]] = {
     "peers.remove": (ByName, frozenset({"operator"}), True),
 }
 
-NODE_METHODS = frozenset({"status", "logs"})  # of its local methods those that a node answers to operators over the bus
+NODE_METHODS = frozenset(
+    {"status", "logs", "reload", "rescan"}
+)  # of its local methods those that a node answers to operators over the bus

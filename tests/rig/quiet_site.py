@@ -260,7 +260,7 @@ class QuietDevices:
                 found[0].answer.set_exception(DriverError("stopped", code="cancelled"))
         return bool(found)
 
-    def card(self, *, node: str, revision: int, incarnation: int) -> Card:
+    def card(self, _settings: Any, *, node: str, revision: int, incarnation: int) -> Card:
         names = ("job.safe", "job.unsafe")
         own = {name: Capability(action=_action_of(name), state="ready") for name in names}
         return Card(node=node, revision=revision, incarnation=incarnation, slots=2, capabilities=own)
@@ -437,8 +437,8 @@ def quiet() -> Iterator[Time]:
     def bus(_address: Any, identity: Identity, directory: Any, **rest: Any) -> QuietBus:
         return QuietBus(nets["site"].net, identity, directory, rest["site"], rest["on_up"], rest["on_down"])
 
-    def devices(loaded: config.Loaded, *_: Any, **__: Any) -> QuietDevices:
-        return QuietDevices(nets["site"].world, loaded.require_node().name)
+    def devices(_things: Any, _memory: Any, run_dir: Path, **_: Any) -> QuietDevices:
+        return QuietDevices(nets["site"].world, run_dir.parent.name)
 
     async def no_socket(_self: Any) -> None:
         pass

@@ -13,6 +13,7 @@ import pytest
 from edgepanda.model.head import Head
 from edgepanda.model.task import Finished, Task
 from edgepanda.node import attempts as attempts_module
+from edgepanda.node.arbiter import Arbiter
 from edgepanda.node.attempts import Attempts
 from edgepanda.node.journal import Journal
 from edgepanda.node.memory import Memory
@@ -70,6 +71,7 @@ class Bench:
         self.devices.attaches = lambda _name: self.attaching  # type: ignore[method-assign]
         self.attempts = Attempts(
             devices=self.devices,  # type: ignore[arg-type]
+            arbiter=Arbiter(),
             memory=self.memory,
             journal=self.journal,
             reporter=self.reporter,

@@ -93,7 +93,7 @@ def test_what_is_right_is_taken_over(
     editor(tmp_path, 'sed -i "s/slots = 2/slots = 3/" "$1"', monkeypatch)
     assert main(["config", "edit", "--json", "--config", str(path)]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["saved"], told["changed"], told["restart"]) == (True, ["node.slots"], True)
+    assert (told["saved"], told["changed"], told["restart"]) == (True, ["node.slots"], False)
     assert path.read_text() == TEXT.replace("slots = 2", "slots = 3")
 
 
@@ -174,7 +174,7 @@ def test_the_schema_is_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(fastjsonschema.JsonSchemaException):
             validate(broken)
     slots = schema["$defs"]["Node"]["properties"]["slots"]
-    assert (slots["default"], slots["unit"], slots["restart"]) == (16, "attempts", True)
+    assert (slots["default"], slots["unit"], slots["restart"]) == (16, "attempts", False)
 
 
 def test_the_table_of_keys(capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +182,8 @@ def test_the_table_of_keys(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
     assert "30.0" in rows["coordinator.lease_ttl"]
     assert " s " in rows["coordinator.lease_ttl"]
-    assert "restart" in rows["coordinator.lease_ttl"]
+    assert "restart" in rows["site.name"]
+    assert "restart" not in rows["coordinator.lease_ttl"]
     assert "required" in rows["devices.NAME.driver"]
 
 

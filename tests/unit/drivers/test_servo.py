@@ -68,9 +68,18 @@ def test_it_starts_detached_and_nothing_moves() -> None:
     assert set(Bench(start=30.0).pulses) == {0.0}
 
 
-@pytest.mark.parametrize(
-    ("known", "start", "first"), [({"angle": -60.0}, 45.0, -60.0), (None, 45.0, 45.0), ({}, 45.0, 45.0)]
-)
+def remembered(angle: float, **config: Any) -> dict[str, Any]:
+    """What the node remembers of a servo that was last at this angle."""
+    bench = Bench(start=angle, **config)
+    values: dict[str, Any] = bench.told[-1][1].values
+    bench.servo.close()
+    return values
+
+
+STANDS = {"angle": -60.0, "of": {"pin": f"GPIO{PIN}", "us": 1166.667}}
+
+
+@pytest.mark.parametrize(("known", "start", "first"), [(STANDS, 45.0, -60.0), (None, 45.0, 45.0), ({}, 45.0, 45.0)])
 def test_the_first_pulse_is_where_it_stands(known: dict[str, Any] | None, start: float, first: float) -> None:
     bench = Bench(known, start=start)
     bench.move(80)
@@ -85,6 +94,17 @@ def test_a_move_from_one_side_stays_off_the_middle_when_its_way_does() -> None:
     bench = Bench(start=60.0)
     bench.move(85)
     assert min(pulse for pulse in bench.pulses if pulse) >= 1500 + 60 / 90 * 500 - 0.01
+
+
+@pytest.mark.parametrize("changed", [{"pin": PIN + 1}, {"max_pulse_us": 2400}, {"min_pulse_us": 700}])
+def test_a_position_of_other_pulses_or_of_another_pin_is_not_believed(changed: dict[str, Any]) -> None:
+    bench = Bench(remembered(30.0), **changed)
+    assert refusal(bench, 10).code == "unavailable"
+    assert set(bench.pulses) == {0.0}
+
+
+def test_a_position_is_believed_with_another_speed() -> None:
+    assert Bench(remembered(30.0), speed=100.0).move(31).outcome == "succeeded"
 
 
 @pytest.mark.parametrize("known", [None, {}, {"angle": None}, {"angle": True}, {"angle": "0"}, {"angle": 91.0}])
@@ -117,7 +137,8 @@ def test_evidence_is_read_back_and_says_that_it_is_simulated() -> None:
         ("position within 1 degree", True),
         ("position within 1 degree of 90", False),
     ]
-    assert bench.told[-1][1].values == {"angle": 45.0, "pulse_us": 1750.0, "attached": True}
+    of = {"pin": f"GPIO{PIN}", "us": 1750.0}
+    assert bench.told[-1][1].values == {"angle": 45.0, "pulse_us": 1750.0, "attached": True, "of": of}
 
 
 def test_what_the_read_back_contradicts_is_not_met() -> None:

@@ -157,7 +157,8 @@ async def test_a_host_that_dies_is_restarted_and_its_calls_fail(tmp_path: Path) 
 
 async def test_a_position_is_handed_back_unless_the_host_died_on_the_way(tmp_path: Path) -> None:
     async with running(tmp_path, "servo") as host:
-        await host.open("a", {"pin": 17, "simulate": True, "speed": 20}, {"angle": 10.0})
+        known = {"angle": 0.0, "of": {"pin": "GPIO17", "us": 1500.0}}
+        await host.open("a", {"pin": 17, "simulate": True, "speed": 40}, known)
 
         async def move(angle: float) -> CallResult:
             return await host.call("a", "move", {"angle": angle}, task="t", attempt=1, timeout=9)
