@@ -224,6 +224,5 @@ METHODS: dict[str, tuple[type[Params], frozenset[Role], bool]] = {
     "peers.remove": (ByName, frozenset({"operator"}), True),
 }
 
-NODE_METHODS = frozenset(
-    {"status", "logs", "reload", "rescan"}
-)  # of its local methods those that a node answers to operators over the bus
+NODE_METHODS = frozenset({"status", "logs", "reload", "rescan"})
+"""Of a node's local methods those that it answers to operators over the bus."""
