@@ -205,7 +205,7 @@ def _allowed(about: Schema) -> str:
 
 def _value(text: str, about: Schema, schema: Schema, option: str) -> Any:
     if about.get(MARK):
-        text = _pin(text)
+        text = pin_text(text)
     wrong = ""
     for branch in _branches(about, schema):
         try:
@@ -237,7 +237,7 @@ def _example(about: Schema, schema: Schema) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _pin(text: str) -> str:
+def pin_text(text: str) -> str:
     """`gpiochip1:7` and `GPIO12` as the file has them."""
     if found := re.fullmatch(r"(gpiochip\d+)[:/](\d+)", text):
         return f'{{chip = "{found[1]}", line = {int(found[2])}}}'

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from edgepanda.cli.common import Settings, command
-from edgepanda.cli.init_questions import Answers, ask_for
+from edgepanda.cli.init_questions import NO_SERVO, Answers, ask_for
 from edgepanda.cli.out import aligned_fields, emit, say
 from edgepanda.errors import EdgePandaError
 
@@ -42,7 +42,7 @@ class Made(msgspec.Struct, kw_only=True, omit_defaults=True):
     timeout_help="",
     examples="""
     edgepanda init
-    edgepanda init --name desk --site home
+    edgepanda init --name desk --site home --servo 18
     edgepanda init --name desk --broker mqtt://user@broker.lan:1883
     edgepanda init --node-only --name shed --site home --site-key ed25519:... --broker mqtt://broker.lan:1883
     edgepanda init --from /boot/firmware/edgepanda.toml --config /etc/edgepanda/edgepanda.toml
@@ -54,6 +54,7 @@ class Made(msgspec.Struct, kw_only=True, omit_defaults=True):
 @click.option("--broker", "broker_url", default="", metavar="URL", help="The broker (default: the embedded one).")
 @click.option("--node-only", is_flag=True, help="This machine joins a site whose coordinator runs elsewhere.")
 @click.option("--site-key", default="", metavar="KEY", help="With --node-only: the site's public key.")
+@click.option("--servo", default="", metavar="PIN", help="A servo's pin: 18 or gpiochip1:7 (none: a simulated servo).")
 @click.option("--from", "source", metavar="FILE", help="Take this configuration over, and leave the outcome beside it.")
 @click.option("--yes", is_flag=True, help="Ask nothing: take the default where no option says otherwise.")
 def init_command(
@@ -63,6 +64,7 @@ def init_command(
     broker_url: str,
     node_only: bool,
     site_key: str,
+    servo: str,
     source: str | None,
     yes: bool,
 ) -> None:
@@ -77,7 +79,7 @@ def init_command(
     beside it; a file that was taken over is removed from there, since it may hold a password.
     """
     path = Path(settings.config or os.environ.get("EDGEPANDA_CONFIG") or "edgepanda.toml")
-    given = Answers(name=name, site=site_name, broker=broker_url, node_only=node_only, site_key=site_key)
+    given = Answers(name=name, site=site_name, broker=broker_url, node_only=node_only, site_key=site_key, servo=servo)
     if source is not None:
         if any(given):
             raise click.UsageError("--from takes all from the file; leave the other options away")
@@ -94,6 +96,8 @@ def _answers(settings: Settings, given: Answers, path: Path, *, yes: bool) -> An
     """What was given, and at a terminal what the person says to the rest. Raises `click.UsageError`."""
     if given.site_key and not given.node_only:
         raise click.UsageError("--site-key goes with --node-only; a site makes its own key")
+    if given.servo:
+        given = given._replace(servo=_checked_servo(given.servo))
     silent = yes or settings.json or path.exists() or not (sys.stdin.isatty() and sys.stdout.isatty())
     if not silent:
         return ask_for(given)
@@ -105,8 +109,31 @@ def _answers(settings: Settings, given: Answers, path: Path, *, yes: bool) -> An
 def _make(path: Path, answers: Answers) -> Made:
     site = answers.site or "home"
     if answers.node_only:
-        return join_site(path, name=answers.name, site=site, site_key=answers.site_key, broker=answers.broker)
-    return make_site(path, name=answers.name, site=site, broker=answers.broker)
+        return join_site(
+            path,
+            name=answers.name,
+            site=site,
+            site_key=answers.site_key,
+            broker=answers.broker,
+            servo=_pin_of(answers),
+        )
+    return make_site(path, name=answers.name, site=site, broker=answers.broker, servo=_pin_of(answers))
+
+
+def _checked_servo(text: str) -> str:
+    """The pin as the configuration has it. Raises `EdgePandaError` (`config_value`) when there is none like it here."""
+    from edgepanda.cli.init_hardware import scanned, servo_pin, warn_of
+
+    if text == NO_SERVO:
+        return text
+    hardware = scanned()
+    pin = servo_pin(text, hardware)
+    warn_of(text, hardware)
+    return pin
+
+
+def _pin_of(answers: Answers) -> str:
+    return "" if answers.servo == NO_SERVO else answers.servo
 
 
 def take_over(source: Path, path: Path) -> Made:
@@ -126,7 +153,9 @@ def take_over(source: Path, path: Path) -> Made:
     return made
 
 
-def make_site(path: Path, *, name: str, site: str, broker: str, operator_key: Path | None = None) -> Made:
+def make_site(
+    path: Path, *, name: str, site: str, broker: str, servo: str = "", operator_key: Path | None = None
+) -> Made:
     """A site on this machine: configuration, keys, peers. Keeps what exists. Raises `EdgePandaError`.
 
     `operator_key`: the file of the person's key (default: `client.operator_key_path()`). Where the configuration that
@@ -138,7 +167,7 @@ def make_site(path: Path, *, name: str, site: str, broker: str, operator_key: Pa
     from edgepanda.trust.peers import Peer
 
     made: list[str] = []
-    loaded, node = _configure(path, made, name=name, site=site, site_key="", broker=broker)
+    loaded, node = _configure(path, made, name=name, site=site, site_key="", broker=broker, servo=servo)
     if loaded.config.coordinator is None:
         return _joined(path, loaded, node, made)
     site_identity = _key(loaded.keys_dir / "site.key", "the site's key", made)
@@ -163,13 +192,13 @@ def make_site(path: Path, *, name: str, site: str, broker: str, operator_key: Pa
     )
 
 
-def join_site(path: Path, *, name: str, site: str, site_key: str, broker: str) -> Made:
+def join_site(path: Path, *, name: str, site: str, site_key: str, broker: str, servo: str = "") -> Made:
     """A node of a site that runs elsewhere: configuration and its key. Keeps what exists. Raises `EdgePandaError`."""
     from edgepanda.trust.identity import decode_key
 
     decode_key(site_key)
     made: list[str] = []
-    loaded, node = _configure(path, made, name=name, site=site, site_key=site_key, broker=broker)
+    loaded, node = _configure(path, made, name=name, site=site, site_key=site_key, broker=broker, servo=servo)
     return _joined(path, loaded, node, made)
 
 
@@ -203,13 +232,13 @@ def _option(path: Path) -> str:
 
 
 def _configure(
-    path: Path, made: list[str], *, name: str, site: str, site_key: str, broker: str
+    path: Path, made: list[str], *, name: str, site: str, site_key: str, broker: str, servo: str
 ) -> tuple[Loaded, Identity | None]:
     """The configuration, written if there is none, and the node's identity, unless the machine has no node."""
     from edgepanda.model.config import load_config
 
     if not path.exists():
-        node = _write_new(path, made, name=name, site=site, site_key=site_key, broker=broker)
+        node = _write_new(path, made, name=name, site=site, site_key=site_key, broker=broker, servo=servo)
         return load_config(path), node
     loaded = load_config(path)
     if loaded.config.node is None:
@@ -217,7 +246,9 @@ def _configure(
     return loaded, _key(loaded.keys_dir / "node.key", "the node's key", made)
 
 
-def _write_new(path: Path, made: list[str], *, name: str, site: str, site_key: str, broker: str) -> Identity:
+def _write_new(
+    path: Path, made: list[str], *, name: str, site: str, site_key: str, broker: str, servo: str
+) -> Identity:
     """The file, and the node's key before it: a name may be made from it."""
     from edgepanda.cli.init_file import render
     from edgepanda.model.broker import parse_broker
@@ -229,7 +260,8 @@ def _write_new(path: Path, made: list[str], *, name: str, site: str, site_key: s
     if broker:
         parse_broker(broker, where="--broker")
     node = _key(_keys_dir(path) / "node.key", "the node's key", made)
-    _write(path, render(site=site, site_key=site_key, broker=broker, node=name or _default_name(path, node)))
+    node_name = name or _default_name(path, node)
+    _write(path, render(site=site, site_key=site_key, broker=broker, node=node_name, servo=servo))
     made.insert(0, f"{path}: the configuration")
     return node
 

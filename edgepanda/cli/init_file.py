@@ -15,7 +15,7 @@ _HEAD = """\
 # (with the unit), the default, and `restart` where a change is taken up only by a restart.
 """
 
-_EXAMPLES = """\
+_SIMULATED = """\
 # A device: its name, its driver, and what the driver wants to know. This one works without hardware.
 [devices.pan]
 driver = "servo"
@@ -23,7 +23,19 @@ pin = 18
 start = 0.0        # degrees: where it stands when nobody knows
 safe = "detach"    # or an angle: where it goes on stop and on exit
 simulate = true    # remove this line to drive a real servo on GPIO 18
+"""
 
+_SERVO = """\
+# A device: its name, its driver, and what the driver wants to know. `edgepanda device add servo --help` lists it all.
+[devices.pan]
+driver = "servo"
+pin = {pin}
+start = 0.0        # degrees: where it stands before the first move; correct it, or the servo jumps there
+safe = "detach"    # or an angle: where it goes on stop and on exit
+# simulate = true  # moves nothing: to try it out without the servo
+"""
+
+_COMMAND = """
 # A capability of your own: a program and its arguments, never a shell line. Tier (0 observes, 1 can be undone) and
 # replay ("safe": doing it again changes nothing; "unsafe": anything else) must be declared. The program runs in a
 # folder of its own and says there, in result.json, how it went: without that it has failed, also at exit code 0.
@@ -34,16 +46,17 @@ simulate = true    # remove this line to drive a real servo on GPIO 18
 """
 
 
-def render(*, site: str, site_key: str, broker: str, node: str) -> str:
-    """The text for these names; with a `site_key` the machine runs no coordinator."""
+def render(*, site: str, site_key: str, broker: str, node: str, servo: str = "") -> str:
+    """The text for these names; with a `site_key` the machine runs no coordinator. `servo`: its pin, as TOML."""
     given = {
         "site": {"name": site} | ({"key": site_key} if site_key else {}),
         "broker": {"url": broker} if broker else {},
         "node": {"name": node},
     }
     tables = [name for name in TABLES if name != "coordinator" or not site_key]
+    examples = (_SERVO.replace("{pin}", servo) if servo else _SIMULATED) + _COMMAND
     top = [_key(field, {}) for field in fields_of(Config).values() if field.description]
-    return "\n".join([_HEAD, *top, *(_table(name, given.get(name, {})) for name in tables), _EXAMPLES])
+    return "\n".join([_HEAD, *top, *(_table(name, given.get(name, {})) for name in tables), examples])
 
 
 def _table(name: str, given: dict[str, str]) -> str:

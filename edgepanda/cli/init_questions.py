@@ -10,6 +10,7 @@ import click
 from edgepanda.errors import EdgePandaError
 
 EMBEDDED = "embedded"
+NO_SERVO = "none"
 
 
 class Answers(NamedTuple):
@@ -20,6 +21,7 @@ class Answers(NamedTuple):
     broker: str = ""
     node_only: bool = False
     site_key: str = ""
+    servo: str = ""  # its pin as the configuration has it, or `NO_SERVO`
 
 
 def ask_for(given: Answers) -> Answers:
@@ -33,10 +35,11 @@ def ask_for(given: Answers) -> Answers:
     )
     site = given.site or click.prompt("Name of the site", "home", value_proc=_named)
     if not node_only:
-        return Answers(name=name, site=site, broker=given.broker or _broker_of_site())
+        broker = given.broker or _broker_of_site()
+        return Answers(name=name, site=site, broker=broker, servo=given.servo or _servo())
     key = given.site_key or click.prompt("The site's public key (`edgepanda init` printed it there)", value_proc=_key)
     broker = given.broker or click.prompt("The site's broker, as in mqtt://broker.lan:1883", value_proc=_broker)
-    return Answers(name=name, site=site, broker=broker, node_only=True, site_key=key)
+    return Answers(name=name, site=site, broker=broker, node_only=True, site_key=key, servo=given.servo or _servo())
 
 
 def _role() -> str:
@@ -44,6 +47,12 @@ def _role() -> str:
     click.echo("  node   this machine joins a site whose coordinator runs elsewhere")
     choice: str = click.prompt("What is it to be", "site", type=click.Choice(["site", "node"]), show_choices=False)
     return choice
+
+
+def _servo() -> str:
+    from edgepanda.cli.init_hardware import ask_servo, scanned
+
+    return ask_servo(scanned())
 
 
 def _broker_of_site() -> str:

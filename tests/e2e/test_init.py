@@ -29,14 +29,15 @@ def boot(person: Person, text: str) -> Path:
 
 
 def test_a_terminal_is_asked_and_a_wrong_answer_is_asked_again(person: Person) -> None:
-    code, told = person.at_terminal("init", typed="sight\nsite\nMy Desk\ndesk\n\nhttp://no\nembedded\n")
+    code, told = person.at_terminal("init", typed="sight\nsite\nMy Desk\ndesk\n\nhttp://no\nembedded\n\n")
     assert code == 0, told
+    assert "Found here:" in told
     assert "use 1 to 32 of the characters" in told
     assert told.count("Broker [embedded]") == 2
 
 
 def test_the_answers_become_the_configuration(person: Person) -> None:
-    code, told = person.at_terminal("init", typed="\ndesk\nattic\nmqtt://broker.lan\n")
+    code, told = person.at_terminal("init", typed="\ndesk\nattic\nmqtt://broker.lan\n\n")
     assert code == 0, told
     config = load_config(person.folder / "edgepanda.toml").config
     assert config.node is not None
@@ -45,7 +46,7 @@ def test_the_answers_become_the_configuration(person: Person) -> None:
 
 
 def test_a_node_of_a_site_is_asked_for_key_and_broker(person: Person) -> None:
-    code, told = person.at_terminal("init", typed=f"node\nshed\n\nnonsense\n{KEY}\nmqtt://broker.lan\n")
+    code, told = person.at_terminal("init", typed=f"node\nshed\n\nnonsense\n{KEY}\nmqtt://broker.lan\n\n")
     assert code == 0, told
     assert "nodes add shed ed25519:" in told
     config = load_config(person.folder / "edgepanda.toml").config
