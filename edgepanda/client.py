@@ -134,7 +134,11 @@ class AsyncClient:
         cls, path: str | None = None, *, answer_within: float = ANSWER_WITHIN, watch: bool = False
     ) -> AsyncClient:
         """A client for the site of a configuration file, with the operator's key of this user."""
-        loaded = load_config(find_config(path))
+        return cls.from_loaded(load_config(find_config(path)), answer_within=answer_within, watch=watch)
+
+    @classmethod
+    def from_loaded(cls, loaded: Loaded, *, answer_within: float = ANSWER_WITHIN, watch: bool = False) -> AsyncClient:
+        """The same for a configuration that was read already."""
         key_path = operator_key_path()
         if not key_path.exists():
             raise EdgePandaError(

@@ -325,6 +325,68 @@ AREAS: dict[str, dict[str, Code]] = {
         "outbox_full": Code("Too many reports wait for the coordinator.", "Bring the coordinator back."),
         "socket_unusable": Code("The local socket cannot be made.", "Check the run folder's owner and mode."),
     },
+    "Doctor": {
+        "doctor_not_checked": Code(
+            "`edgepanda doctor` could not look at this, so nothing is known of it.", "Do what the finding says first."
+        ),
+        "doctor_late": Code("A check was not done in its time.", "Give the command again with a longer --timeout."),
+        "doctor_failed": Code("A check of the doctor's own failed.", "Report it: it is a fault of ours."),
+        "config_exposed": Code(
+            "Others may read a password in the configuration.", "Let only its owner read it, or use password_file."
+        ),
+        "state_exposed": Code("Others may write into the state folder.", "Give it the mode 0700."),
+        "key_owner": Code(
+            "A key belongs to another user than its state folder.", "Give it to the user that the processes run as."
+        ),
+        "clock_wrong": Code("The clock shows a time that cannot be.", "Let it be set over the network."),
+        "clock_behind": Code(
+            "State was written at a time that has not come yet.", "Look with `timedatectl` which of the two is right."
+        ),
+        "clock_unsynchronised": Code(
+            "Nobody sets the clock over the network.", "`sudo timedatectl set-ntp true`, or set up another time server."
+        ),
+        "clock_jumps": Code("The clock was set again and again.", "Leave one program that sets it."),
+        "disk_low": Code("Little space is left on the disk.", "Free some space before it is full."),
+        "disk_volatile": Code("State is kept in memory.", "Set state_dir to a folder on a disk."),
+        "disk_worn": Code("The card is near the end of its life.", "Make a backup now and change it."),
+        "memory_low": Code("Little memory is left.", "End what is not needed, or give the board swap."),
+        "memory_killed": Code(
+            "The kernel ended processes for want of memory.", "The kernel's log names them; see what needs so much."
+        ),
+        "broker_untried": Code(
+            "The broker's access list does not let the doctor try it out.", "Allow BASE/v1/doctor/# for this user."
+        ),
+        "broker_delays": Code("The broker holds small messages back.", "Switch TCP_NODELAY on at the broker."),
+        "broker_slow": Code("Messages take long to the broker and back.", "Look at the network's way there."),
+        "broker_lacks": Code(
+            "The broker does not do something that EdgePanda needs.", "Allow it in the broker's configuration."
+        ),
+        "ledger_damaged": Code(
+            "The ledger does not hold: entries or tasks are not as they were written.",
+            "Stop the coordinator, keep the file, and look at `edgepanda audit verify`.",
+        ),
+        "node_not_running": Code("This machine's node does not run.", "`edgepanda up` starts it."),
+        "node_alone": Code(
+            "The node runs without broker or coordinator.",
+            "See what is said of those; its own devices obey all the same.",
+        ),
+        "node_reports_wait": Code("Reports wait for the coordinator.", "Bring the coordinator back; nothing is lost."),
+        "device_fault": Code("A device's driver cannot use it.", "Do what the finding says; it is the driver's word."),
+        "group_missing": Code(
+            "The user is not in the group that may open the device.",
+            "Add the user, then log in again or restart the node.",
+        ),
+        "group_not_in_effect": Code(
+            "The user is in the group, but the process is older than that.", "Log in again, or restart the node."
+        ),
+        "group_unknown": Code(
+            "The device belongs to no group that one could join.",
+            "Make the group and a udev rule, as the finding shows.",
+        ),
+        "unit_failed": Code("A systemd unit of ours failed.", "`journalctl -u UNIT` shows why; then start it again."),
+        "unit_stopped": Code("A systemd unit is enabled and does not run.", "`sudo systemctl start UNIT`."),
+        "unit_restarts": Code("A systemd unit is started again and again.", "`journalctl -u UNIT` shows why it ends."),
+    },
 }
 
 CODES: dict[str, Code] = {

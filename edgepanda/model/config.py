@@ -10,10 +10,21 @@ import msgspec
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.broker import BrokerAddress, parse_broker, parse_listen, reached_at
 from edgepanda.model.broker_secret import OWN_USER, own_password
-from edgepanda.model.config_check import Problem, check_text
+from edgepanda.model.config_check import Problem, check_text, what_is_right
 from edgepanda.model.config_types import Broker, Config, Coordinator, Node, Site
 
-__all__ = ["Broker", "Config", "ConfigError", "Coordinator", "Loaded", "Node", "Site", "find_config", "load_config"]
+__all__ = [
+    "Broker",
+    "Config",
+    "ConfigError",
+    "Coordinator",
+    "Loaded",
+    "Node",
+    "Site",
+    "find_config",
+    "load_config",
+    "load_what_is_right",
+]
 
 FILE_NAME = "edgepanda.toml"
 SYSTEM_FILE = Path("/etc/edgepanda") / FILE_NAME
@@ -133,6 +144,14 @@ def find_config(given: str | None) -> Path:
 def load_config(path: Path) -> Loaded:
     """Read and check the file. Raises `ConfigError` that names file, line and key."""
     return load_text(read_text(path), path)
+
+
+def load_what_is_right(path: Path) -> tuple[Loaded | None, list[Problem]]:
+    """All that is wrong in the file, and what is left without that, to be looked at and not to be run: None if too
+    little is. Raises `ConfigError` where the file cannot be read.
+    """
+    config, problems = what_is_right(read_text(path), path)
+    return (None if config is None else Loaded(config, path, _state_dir(config, path))), problems
 
 
 def read_text(path: Path) -> str:

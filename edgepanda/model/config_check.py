@@ -67,6 +67,45 @@ def check_text(text: str, path: Path) -> tuple[Config | None, list[Problem]]:
     return (None if problems else msgspec.convert(data, Config)), problems
 
 
+def what_is_right(text: str, path: Path) -> tuple[Config | None, list[Problem]]:
+    """The configuration without what is wrong in it, for looking at the rest only; None if too little is left."""
+    config, problems = check_text(text, path)
+    if config is not None:
+        return config, problems
+    data, _, _ = _parse(text.removeprefix("\ufeff").replace("\r\n", "\n"), path)
+    if data is None:
+        return None, problems
+    for problem in problems:
+        _remove(data, problem.key)
+    try:
+        return msgspec.convert(data, Config), problems
+    except msgspec.ValidationError:
+        return None, problems
+
+
+def _remove(data: dict[str, Any], key: str) -> None:
+    """Take a dotted key away; the table around it where the key is missing, for it cannot be without."""
+    try:
+        at = tomllib.loads(f"{key} = 0")
+    except tomllib.TOMLDecodeError:
+        return
+    parts: list[str] = []
+    while isinstance(at, dict):
+        (part,) = at
+        parts.append(part)
+        at = at[part]
+    tables = [data]
+    for part in parts[:-1]:
+        inner = tables[-1].get(part)
+        if not isinstance(inner, dict):
+            return
+        tables.append(inner)
+    if parts[-1] in tables[-1]:
+        del tables[-1][parts[-1]]
+    elif len(parts) > 1:
+        tables[-2].pop(parts[-2], None)
+
+
 def _parse(text: str, path: Path) -> tuple[dict[str, Any] | None, str, list[Problem]]:
     """The data, the text without the lines that are no TOML, and what is wrong with those."""
     problems: list[Problem] = []

@@ -213,7 +213,7 @@ class Mosquitto(Process):
     def _lines(self, folder: Path) -> list[str]:
         lines = [
             f"listener {self.port} {self.host}",
-            "set_tcp_nodelay true",
+            "" if "set_tcp_nodelay" in self._options else "set_tcp_nodelay true",
             "persistence false",
             "log_dest stderr",  # standard output would be buffered
             "log_type error",
