@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 
 from edgepanda.doctor.finding import Finding, fault, of_error, ok, warning
-from edgepanda.doctor.patient import Patient
+from edgepanda.doctor.patient import Patient, broker_address
 from edgepanda.errors import EdgePandaError
 
 SMALL = 200_000  # entries of a ledger that is proven on the way; a larger one takes minutes
-_NOT_ITS_FAULT = frozenset({"broker_unreachable", "broker_refused", "broker_tls", "invalid_broker", "config_invalid"})
+_NOT_ITS_FAULT = frozenset(
+    {"broker_unreachable", "broker_refused", "broker_tls", "broker_secret", "invalid_broker", "config_invalid"}
+)
 _OURS = frozenset({"operator_key_missing", "site_key_missing", "key_unreadable", "unknown_peer", "not_allowed"})
 
 
@@ -36,6 +38,7 @@ async def read(patient: Patient) -> CoordinatorFacts | None:
     facts = CoordinatorFacts(site=config.site.name, here=config.coordinator is not None)
     within = patient.within * 0.4
     try:
+        broker_address(patient.loaded)
         async with AsyncClient.from_loaded(patient.loaded, answer_within=within) as client:
             digest = await client.digest()
             facts = msgspec.structs.replace(facts, digest=digest)

@@ -13,7 +13,7 @@ import msgspec
 
 from edgepanda.doctor import broker, clock, configuration, coordinator, devices, disk, groups, keys, memory, node, units
 from edgepanda.doctor.finding import Finding, of_error, warning
-from edgepanda.doctor.patient import Patient
+from edgepanda.doctor.patient import Patient, broker_address
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.config import Loaded
 
@@ -124,11 +124,9 @@ async def _broker(patient: Patient) -> list[Finding]:
         return []
     config = patient.loaded.config
     try:
-        address = patient.loaded.broker_address()
-    except EdgePandaError:
-        cure = "see what is said of the configuration"
-        told = "its address or its secret is not known"
-        return [warning(code="doctor_not_checked", where="broker", found=told, cure=cure)]
+        address = broker_address(patient.loaded)
+    except EdgePandaError as error:
+        return [msgspec.structs.replace(of_error(error, "warning"), code="doctor_not_checked")]
     facts = await broker.read(
         address, base=config.site.base, embedded=config.broker.embedded, within=patient.within * 0.8
     )

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from edgepanda.errors import EdgePandaError
+from edgepanda.model.broker import BrokerAddress
 from edgepanda.model.config import Loaded
 from edgepanda.unix_socket import reachable
 
@@ -43,6 +44,22 @@ class Patient:
     def text(self, name: str) -> str:
         """A file below the root, without the line end; empty where it cannot be read."""
         return read_text(self.root / name)
+
+
+def broker_address(loaded: Loaded) -> BrokerAddress:
+    """As the processes have it, but nothing is made: the embedded broker's own secret is there once it was started.
+
+    Raises `EdgePandaError`.
+    """
+    broker = loaded.config.broker
+    if broker.embedded and broker.users_file and not broker.user and not loaded.broker_secret.exists():
+        raise EdgePandaError(
+            "this machine's processes have no password for their broker yet",
+            code="broker_secret",
+            where=str(loaded.broker_secret),
+            cure="`edgepanda up` makes it at its first start",
+        )
+    return loaded.broker_address()
 
 
 def read_text(path: Path) -> str:

@@ -147,7 +147,7 @@ def test_broker_gone_while_the_node_runs(person: Person) -> None:
 
 
 def test_the_coordinator_does_not_run(person: Person) -> None:
-    broker, node = person.start("broker"), person.start("node")
+    broker, node = person.start("broker", "run"), person.start("node")
     broker.wait_for("broker at")
     node.wait_for("connected to")
     found = faults(look(person, "--timeout", "4", code=1))
