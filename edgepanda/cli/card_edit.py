@@ -40,7 +40,7 @@ def edit_command(settings: Settings, description: str | None, labels: dict[str, 
     Both stand in [node] of the configuration; its comments and everything else stay as they are. Without options your
     editor ($VISUAL or $EDITOR) gets the two. A running node takes the change up.
     """
-    from edgepanda.cli.reload import ask_reload, option_of, tell
+    from edgepanda.cli.reload import option_of, take_up, tell
     from edgepanda.config_edit import ConfigFile
 
     quiet(settings)
@@ -55,7 +55,7 @@ def edit_command(settings: Settings, description: str | None, labels: dict[str, 
     for name, value in wanted.items():
         _write(file, name, value)
     saved = file.save()
-    taken = asyncio.run(ask_reload(loaded)) if saved else None
+    taken = asyncio.run(take_up(loaded)) if saved else None
     if settings.json:
         emit({"config": str(loaded.path), "saved": saved, **wanted, "node": taken})
         return

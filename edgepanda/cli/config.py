@@ -11,6 +11,7 @@ from edgepanda.cli.common import Settings, command
 from edgepanda.cli.out import emit, hint, say, table
 
 if TYPE_CHECKING:
+    from edgepanda.cli.reload import Taken
     from edgepanda.model.config_show import Value
 
 _RETURNS = "Exit codes: 0 right, 1 a file cannot be written, 2 the configuration or the command is wrong."
@@ -94,8 +95,9 @@ def _edit(settings: Settings) -> None:
     With errors they are shown and you may edit again; the configuration in use stays as it was until then.
     """
     from edgepanda.cli.config_editor import edited
+    from edgepanda.cli.reload import option_of, tell
     from edgepanda.config_edit import save_text
-    from edgepanda.model.config import read_text
+    from edgepanda.model.config import load_config, read_text
 
     path = _path(settings)
     before = read_text(path)
@@ -107,15 +109,31 @@ def _edit(settings: Settings) -> None:
             save_text(path, text, before=before)
             changed = [value for value in _values(path) if (value.key, value.value) not in old]
     restart = any(value.restart for value in changed)
+    taken = _take_up(path) if text != before else None
     if settings.json:
-        emit({"config": str(path), "saved": text != before, "changed": [v.key for v in changed], "restart": restart})
+        keys = [value.key for value in changed]
+        emit({"config": str(path), "saved": text != before, "changed": keys, "restart": restart, "node": taken})
     elif text == before:
         say("nothing changed")
     else:
         say(f"saved {path}")
         if changed:
             say(f"changed: {', '.join(value.key for value in changed)}")
-        hint("Restart EdgePanda on this machine: only then is it taken up.")
+        if taken is not None:
+            tell(taken, option_of(settings, load_config(path)))
+        if any(value.key.startswith("coordinator.") and not value.restart for value in changed):
+            hint("the coordinator takes it up on SIGHUP: send one to `edgepanda up`, or `systemctl reload` its unit")
+
+
+def _take_up(path: Path) -> Taken | None:
+    """What this machine's node makes of it; None where there is no node in it."""
+    import asyncio
+
+    from edgepanda.cli.reload import take_up
+    from edgepanda.model.config import load_config
+
+    loaded = load_config(path)
+    return asyncio.run(take_up(loaded)) if loaded.config.node is not None else None
 
 
 def _values_or_none(path: Path) -> list[tuple[str, object]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,9 +14,7 @@ if TYPE_CHECKING:
     from edgepanda.cli.common import Settings
     from edgepanda.model.config import Loaded
 
-RELOAD_WITHIN = 60.0  # seconds: a changed device waits for its running work
-SETTLED_WITHIN = 10.0  # seconds in which a new device is probed
-LOOK_EVERY = 0.05
+RELOAD_WITHIN = 30.0  # seconds: the node itself answers within 12
 
 
 class Taken(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -28,6 +25,7 @@ class Taken(msgspec.Struct, kw_only=True, omit_defaults=True):
     state: str = ""  # of the device, on the node's card
     reason: str = ""
     cure: str = ""
+    restart: tuple[str, ...] = ()  # keys that only a restart takes up
     error: dict[str, Any] | None = None
 
     @property
@@ -36,37 +34,19 @@ class Taken(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.reloaded and self.state == "ready"
 
 
-async def take_up(loaded: Loaded, name: str) -> Taken:
-    """Tell the node to reload, and wait until it knows what becomes of the device. Raises nothing that a node says."""
-    taken = await ask_reload(loaded)
-    return await _settled(LocalNode.of(loaded), name) if taken.reloaded else taken
-
-
-async def ask_reload(loaded: Loaded) -> Taken:
-    """Tell the node to reload. Raises nothing that a node says."""
+async def take_up(loaded: Loaded, name: str = "") -> Taken:
+    """Have the node reload; what it says of the device `name`. Raises nothing that a node says."""
     local = LocalNode.of(loaded)
     if not local.present:
         return Taken(running=False)
     try:
-        await local.request("reload", {}, within=RELOAD_WITHIN)
+        told = await local.request("reload", {}, within=RELOAD_WITHIN)
     except EdgePandaError as error:
         return Taken(running=error.code != "no_answer", error=error.as_dict())
-    return Taken(running=True, reloaded=True)
-
-
-async def _settled(local: LocalNode, name: str) -> Taken:
-    taken = Taken(running=True, reloaded=True)
-    for _ in range(int(SETTLED_WITHIN / LOOK_EVERY)):
-        card = await local.card() or {}
-        thing = {**card.get("devices", {}), **card.get("capabilities", {})}.get(name)
-        if thing is None:
-            return Taken(running=True, reloaded=True, state="gone")
-        told = {key: thing.get(key, "") for key in ("reason", "cure")}
-        taken = Taken(running=True, reloaded=True, state=thing.get("state", "probing"), **told)
-        if taken.state != "probing":
-            break
-        await asyncio.sleep(LOOK_EVERY)  # the card is all that tells
-    return taken
+    restart = tuple(told["restart"])
+    if not name:
+        return Taken(running=True, reloaded=True, restart=restart)
+    return Taken(running=True, reloaded=True, restart=restart, **told["states"].get(name, {"state": "gone"}))
 
 
 def tell(taken: Taken, option: str) -> None:
@@ -75,6 +55,8 @@ def tell(taken: Taken, option: str) -> None:
         if taken.state not in ("", "ready", "gone"):
             why = "; ".join(text for text in (taken.reason, taken.cure) if text)
             hint(f"the node has it, but it is {taken.state}" + (f": {why}" if why else ""))
+        if taken.restart:
+            hint(f"only a restart of EdgePanda on this machine takes up: {', '.join(taken.restart)}")
         return
     if not taken.running:
         say(f"no node is running; it counts once you start it: edgepanda up{option}")

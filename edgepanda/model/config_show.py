@@ -49,7 +49,7 @@ def effective(loaded: Loaded, text: str) -> list[Value]:
 
 
 def _table(fields: dict[str, Field], given: dict[str, Any], at: Key, lines: Lines) -> Iterator[Value]:
-    own = {name: Field(name, Any, None) for name in given if name not in fields}
+    own = {name: Field(name, Any, None, restart=False) for name in given if name not in fields}
     for field in {**fields, **own}.values():
         yield _value(field, given, at, lines)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -94,3 +95,15 @@ async def test_a_node_alone_is_asked_over_its_socket(person: Person) -> None:
     told = await node.request("rescan", {}, within=30)
     assert told["states"]["nod"]["state"] == "ready"
     assert running.end() == 0
+
+
+def test_config_edit_has_the_node_take_it_up(person: Person) -> None:
+    script = person.folder / "editor"
+    script.write_text("#!/bin/sh\nsed -i -e 's/pin = 5/pin = 6/' -e 's/^start = 0$/start = 7/' \"$1\"\n")
+    script.chmod(0o755)
+    with person.up():
+        edited = person.start("config", "edit", "--json", more={"EDITOR": str(script)})
+        told = json.loads(edited.wait_for('"saved"'))
+        assert told["changed"] == ["devices.tilt.pin", "devices.tilt.start"]
+        assert (told["restart"], told["node"]) == (False, {"running": True, "reloaded": True})
+        assert angle(person, "tilt") == 7
