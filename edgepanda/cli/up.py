@@ -110,6 +110,13 @@ def planned(loaded: Loaded) -> list[str]:
             where=str(loaded.path),
             cure="add a table [coordinator] or [node]",
         )
+    if "broker" in names and loaded.listen_address()[1] == 0:
+        raise EdgePandaError(
+            "with port 0 only the broker itself would know where it listens",
+            code="config_invalid",
+            where=f"{loaded.path}: broker.listen",
+            cure='name a port, such as listen = "127.0.0.1:1883"',
+        )
     return names
 
 

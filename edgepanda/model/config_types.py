@@ -100,7 +100,7 @@ class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: Annotated[
         str,
         key(
-            "Where the embedded one listens. Port 0 lets the system choose.",
+            "Where the embedded one listens. Port 0 lets the system choose, for `edgepanda broker run` alone.",
             allowed="HOST:PORT",
             example="127.0.0.1:1883",
         ),

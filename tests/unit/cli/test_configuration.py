@@ -77,6 +77,12 @@ def test_nothing_to_start_is_told(tmp_path: Path) -> None:
         planned(loaded(tmp_path, ""))
 
 
+def test_processes_that_run_together_need_a_port_that_they_know(tmp_path: Path) -> None:
+    with pytest.raises(EdgePandaError, match="port 0") as caught:
+        planned(loaded(tmp_path, '[broker]\nlisten = "127.0.0.1:0"\n[node]\n'))
+    assert caught.value.where.endswith("broker.listen")
+
+
 @pytest.mark.parametrize(
     ("listen", "found"),
     [("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:1884", ("::1", 1884)), ("localhost", ("localhost", 1883))],
