@@ -21,7 +21,7 @@ import uuid
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from tests.rig.cli import Running
+from tests.rig.running import Running
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0  # seconds for one command
@@ -42,7 +42,7 @@ class Terminal:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._shell = machine.start(["bash", "--norc", "--noprofile"], typed=True)
-        self._file = machine.folder / f"typed-{uuid.uuid4().hex}"
+        self._file = machine.notes / f"typed-{uuid.uuid4().hex}"
 
     def type(self, text: str) -> Done:
         """Run the text as it stands, without anything on its standard input, to its end."""
@@ -50,7 +50,8 @@ class Terminal:
         seen = len(self._shell.lines)
         stdin = self._shell.process.stdin
         assert stdin is not None
-        stdin.write(f". '{self._file}' </dev/null; __code=$?; printf '\\n%s %s\\n' {_MARK} $__code; (exit $__code)\n")
+        file = self._machine.inside(self._file)
+        stdin.write(f". '{file}' </dev/null; __code=$?; printf '\\n%s %s\\n' {_MARK} $__code; (exit $__code)\n")
         stdin.flush()
         mark = self._shell.wait_for(f"^{_MARK} ", after=seen, within=PATIENCE)
         lines = self._shell.lines[seen : self._shell.lines.index(mark, seen)]
@@ -64,9 +65,14 @@ class Machine:
         self.name, self.folder, self.path = name, folder, path
         self.home = folder / "home"
         self.clone = self.home / "edgepanda"
+        self.notes = folder / "tmp"
         self.clone.mkdir(parents=True)
         (folder / "tmp").mkdir()
         (folder / "hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}\n")
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing runs yet."""
         self._holder: subprocess.Popen[str] | None = None
         self._first = 0  # the machine's first process
         self._started: list[Running] = []
@@ -74,16 +80,28 @@ class Machine:
     @property
     def environment(self) -> dict[str, str]:
         """Nothing of the developer's own."""
-        own = {"HOME": str(self.home), "TMPDIR": str(self.folder / "tmp"), "PATH": self.path}
+        own = {"HOME": self.inside(self.home), "TMPDIR": self.inside(self.folder / "tmp"), "PATH": self.path}
         return {**own, "TERM": "dumb", "LANG": "C.UTF-8", "LOGNAME": "panda", "USER": "panda"}
 
-    def boot(self) -> None:
-        """Power on. Raises AssertionError with the reason where this system has no namespaces for us."""
+    def inside(self, path: Path) -> str:
+        """The path as the machine's own processes see it."""
+        return str(path)
+
+    def boot_words(self) -> list[str]:
+        """What runs the machine's first process, which says `up`; all others end with it."""
         (self.folder / "boot_id").write_text(f"{uuid.uuid4()}\n")
         files = [str(self.folder / "hosts"), str(self.folder / "boot_id")]
         boot = [sys.executable, str(Path(__file__).with_name("machine_boot.py")), self.name, *files]
+        return ["unshare", *NAMESPACES, "--map-root-user", "--fork", "--kill-child", "--mount-proc", *boot]
+
+    def enter_words(self, first: int) -> list[str]:
+        """What runs a further process beside the first one, whose pid is given as it is out here."""
+        return ["nsenter", "--target", str(first), *NAMESPACES, "--preserve-credentials", "--"]
+
+    def boot(self) -> None:
+        """Power on. Raises AssertionError with the reason where this system cannot."""
         holder = subprocess.Popen(
-            ["unshare", *NAMESPACES, "--map-root-user", "--fork", "--kill-child", "--mount-proc", *boot],
+            self.boot_words(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -94,7 +112,7 @@ class Machine:
         assert holder.stderr is not None
         if holder.stdout.readline() != "up\n":
             holder.kill()
-            raise AssertionError(f"no machine in namespaces here: {holder.stderr.read()}")
+            raise AssertionError(f"no machine of our own here: {holder.stderr.read()}")
         self._first = _children(holder.pid)[0]
 
     def cut_power(self) -> None:
@@ -127,8 +145,8 @@ class Machine:
 
     def start(self, words: list[str], *, typed: bool = False, where: Path | None = None) -> Running:
         """A process of the machine that goes on, in the clone's folder; `typed`: its standard input is open."""
-        enter = ["nsenter", "--target", str(self._first), *NAMESPACES, "--preserve-credentials", "--"]
-        change = ["sh", "-c", 'cd "$0" && exec "$@"', str(where or self.clone)]
+        enter = self.enter_words(self._first)
+        change = ["sh", "-c", 'cd "$0" && exec "$@"', self.inside(where or self.clone)]
         process = subprocess.Popen(
             [*enter, *change, *words],
             env=self.environment,

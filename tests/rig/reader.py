@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.rig.cli import Running
 from tests.rig.guide import Step, cron_command, line_pattern, matches
 from tests.rig.machine import PATIENCE, Machine, Terminal
+from tests.rig.running import Running
 
 READY = "ready: ..."
 LOOK_EVERY = 0.5  # seconds
@@ -101,5 +101,12 @@ class Reader:
 
 def _cron_words(step: Step, machine: Machine) -> list[str]:
     """With cron's environment: its own PATH, to be run in the home folder."""
-    clean = ["env", "-i", f"HOME={machine.home}", "LOGNAME=panda", "PATH=/usr/bin:/bin", "SHELL=/bin/sh"]
+    clean = [
+        "env",
+        "-i",
+        f"HOME={machine.inside(machine.home)}",
+        "LOGNAME=panda",
+        "PATH=/usr/bin:/bin",
+        "SHELL=/bin/sh",
+    ]
     return [*clean, "sh", "-c", cron_command(step.text)]
