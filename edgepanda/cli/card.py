@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from edgepanda.cli.card_edit import edit_command
+from edgepanda.cli.card_rescan import rescan_command
 from edgepanda.cli.cards import fetch_nodes, offers_of
 from edgepanda.cli.common import Settings, ask, command, quiet
 from edgepanda.cli.out import coloured, emit, fields, plain, say
@@ -146,6 +147,6 @@ def _limit(value: Any) -> str:
 
 card_command = _Card(
     "card",
-    commands={"show": _show, "edit": edit_command},
-    help="What a node is and can do: show it, or edit what people say of it.",
+    commands={"show": _show, "edit": edit_command, "rescan": rescan_command},
+    help="What a node is and can do: show it, edit what people say of it, have it look again.",
 )

@@ -26,7 +26,7 @@ _WORDS = {
     "completion": ("bash", "zsh", "fish"),
     "review": ("accept", "again", "reject"),
     "device": ("add", "list", "remove", "set", "test"),
-    "card": ("show", "edit"),
+    "card": ("show", "edit", "rescan"),
 }
 
 
@@ -120,7 +120,11 @@ def _positional(command: str, before: Sequence[str], current: str, names: Names)
         return [f"{name}=" for name in known.get(before[0], []) if name not in given]
     if command in _TASKS and not before:
         return names.tasks
-    if (command == "logs" and not before) or [command, *before] in (["nodes", "remove"], ["card", "show"]):
+    if (command == "logs" and not before) or [command, *before] in (
+        ["nodes", "remove"],
+        ["card", "show"],
+        ["card", "rescan"],
+    ):
         return names.nodes
     if command == "logs":
         return ()

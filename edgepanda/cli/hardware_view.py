@@ -51,6 +51,24 @@ def hardware_lines(told: dict[str, Any]) -> list[str]:
     return [line for line in lines if line]
 
 
+def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """What a new scan has changed, in lines for a person."""
+    try:
+        old, new = msgspec.convert(before, Hardware), msgspec.convert(after, Hardware)
+    except msgspec.ValidationError:
+        return []
+    known = {(kind, item.name): item for kind, item in items(old)}
+    found = {(kind, item.name): item for kind, item in items(new)}
+    lines = []
+    for (kind, name), item in found.items():
+        if item != known.get((kind, name)):
+            word = "new" if (kind, name) not in known else "changed" if item.state == "usable" else "cannot be used"
+            about = _about(item) if item.state == "usable" else f"{item.reason}; {item.cure}"
+            lines.append(f"{word}: {_KINDS[kind]} {name}, {about}")
+    lines += [f"forgotten: {_KINDS[kind]} {name}" for kind, name in known if (kind, name) not in found]
+    return lines
+
+
 def _machine(hardware: Hardware) -> str:
     cpu = f"{hardware.cpus} x {hardware.cpu}" if hardware.cpu else f"{hardware.cpus} processors" * bool(hardware.cpus)
     parts = [

@@ -168,7 +168,7 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, live("Time that running work gets when the node is asked to end.", unit="s", ge=0, le=3600)
     ] = 10.0
     description: Annotated[
-        str, key("What this node is, for people: it is shown on its card.", example="above the bench", max_length=500)
+        str, live("What this node is, for people: it is shown on its card.", example="above the bench", max_length=500)
     ] = ""
     labels: Annotated[
         dict[str, str],

@@ -15,6 +15,7 @@ from edgepanda.model.hardware import Hardware, SerialPort
 from edgepanda.wire import messages, topics
 from edgepanda.wire.bus import Message
 from tests.rig.brokers import Embedded
+from tests.rig.cli import Person
 from tests.rig.site import Site
 
 ARDUINO = SerialPort(name="usb-Arduino", device="/dev/ttyACM0", usb="2341:0043")
@@ -54,3 +55,25 @@ async def test_a_node_tells_its_hardware_and_what_is_missing(site: Site) -> None
     second = await next_card(site)
     assert second["hardware"] == first["hardware"]
     assert second["revision"] == 1  # it was remembered, and the scan found nothing new
+
+
+def test_a_person_has_the_node_look_again_and_forget(tmp_path: Path) -> None:
+    person = Person(tmp_path)
+    person.ok("init", "--name", "desk")
+    person.listen_anywhere()
+    with Documents(person.folder / ".edgepanda/hardware.json", exclusive=True) as documents:
+        documents.table("hardware").insert({"facts": msgspec.to_builtins(Hardware(serial=(ARDUINO,)))})
+    with person.up():
+        told = person.ok("card", "rescan")
+        assert "desk: scanned, card " in told
+        assert "  pan  ready" in told
+        assert "usb-Arduino" in person.ok("card")
+        assert "forgotten: serial usb-Arduino" in person.ok("card", "rescan", "--forget")
+        assert "usb-Arduino" not in person.ok("card")
+        assert "the hardware is as it was" in person.ok("card", "rescan")
+        assert person.run("card", "rescan", "attic").returncode == 2
+        person.ok("card", "edit", "--label", "room=attic", "--description", "by the window")
+        card = person.json("card")["card"]
+        assert (card["labels"], card["description"]) == ({"room": "attic"}, "by the window")
+        assert person.json("card", "show", "desk")["card"]["hardware"] == card["hardware"]
+    person.close()

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from edgepanda.cli import main
-from edgepanda.cli.hardware_view import hardware_lines
+from edgepanda.cli.hardware_view import changes, hardware_lines
 from edgepanda.model.config import load_config
-from edgepanda.model.hardware import items
+from edgepanda.model.hardware import GONE, GONE_CURE, Hardware, SerialPort, items, with_missing
 from tests.rig.boards import BOARDS, documented
 from tests.unit.cli.test_config import editor
 
@@ -66,6 +66,20 @@ def test_the_hardware_of_a_node_of_another_version_is_shown_as_it_is() -> None:
     assert hardware_lines({"cpus": "many"}) == ["cpus=many"]
     assert hardware_lines({"machine": "armv6l", "cpus": 1, "new": 2}) == ["armv6l, 1 processors"]
     assert hardware_lines({"problems": {"i2c": "no"}})[-2:] == ["not known", "  I2C    no"]
+
+
+def test_what_a_new_scan_has_changed() -> None:
+    before = Hardware(serial=(SerialPort(name="a", device="/dev/ttyACM0"), SerialPort(name="b", device="/dev/ttyACM1")))
+    moved = Hardware(serial=(SerialPort(name="a", device="/dev/ttyACM2"), SerialPort(name="c", device="/dev/ttyACM1")))
+    told = [msgspec.to_builtins(each) for each in (before, with_missing(moved, before), moved)]
+    assert changes(told[0], told[0]) == []
+    assert changes(told[0], told[1]) == [
+        "changed: serial a, /dev/ttyACM2",
+        "new: serial c, /dev/ttyACM1",
+        f"cannot be used: serial b, {GONE}; {GONE_CURE}",
+    ]
+    assert changes(told[1], told[2]) == ["forgotten: serial b"]
+    assert changes({"cpus": "many"}, told[0]) == []
 
 
 def test_options_say_it_and_comments_stay(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

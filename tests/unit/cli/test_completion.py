@@ -62,6 +62,7 @@ def _of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("card s", ["show"]),
         ("card show ", ["desk"]),
         ("card show desk ", []),
+        ("card rescan ", ["desk"]),
         ("logs ", ["desk"]),
         ("logs desk ", []),
         ("nodes r", ["remove"]),
