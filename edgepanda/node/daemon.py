@@ -27,6 +27,7 @@ from edgepanda.node.arbiter import Arbiter
 from edgepanda.node.attempts import Attempts
 from edgepanda.node.configured import configured
 from edgepanda.node.devices import Devices
+from edgepanda.node.hotplug import Hotplug
 from edgepanda.node.inventory import Inventory
 from edgepanda.node.journal import Journal
 from edgepanda.node.logs import LogRing
@@ -138,6 +139,7 @@ class NodeDaemon:
         self._early: list[messages.Lease] = []  # came before the coordinator had answered our claim
         self._lines: dict[tuple[str, int, str], list[str]] = {}
         self._background: set[asyncio.Task[Any]] = set()
+        self._hotplug = Hotplug(lambda: self._spawn(self._look_again()))
 
     # life
 
@@ -150,11 +152,21 @@ class NodeDaemon:
         ticking = asyncio.create_task(self._tick())
         beating = asyncio.create_task(self._beat())
         self._spawn(self._inventory.look())
+        self._hotplug.start()
         self._on_ready()
         try:
             await asyncio.gather(opening, ticking, beating)
         finally:
             await asyncio.shield(self._stop([opening, ticking, beating]))
+
+    async def _look_again(self) -> None:
+        """Hardware has come or gone."""
+        try:
+            await self._reloader.rescan({})
+        except EdgePandaError as error:
+            log.error("%s [%s]", error, error.code)
+        except Exception:
+            log.exception("a look at the hardware failed")
 
     async def _listen(self) -> None:
         """Without its local socket the node still serves the site."""
@@ -176,6 +188,7 @@ class NodeDaemon:
 
     async def _stop(self, loops: list[asyncio.Task[None]]) -> None:
         self._draining = True
+        self._hotplug.close()
         self._say_claim()
         await self.attempts.drain(self._settings.drain)
         for task in loops:

@@ -462,6 +462,7 @@ def quiet() -> Iterator[Time]:
             (node_daemon, "Devices", devices),
             (node_daemon.LocalSocket, "start", no_socket),
             (node_daemon.Inventory, "look", no_socket),
+            (node_daemon.Hotplug, "start", lambda _self: None),
             (node_attempts, "boottime", boottime),
             (clock, "boottime", boottime),
             (clock, "_last_ms", 0),
