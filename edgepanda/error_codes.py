@@ -108,6 +108,100 @@ AREAS: dict[str, dict[str, Code]] = {
             "The embedded broker's file of users cannot be read.",
             "`edgepanda broker user add NAME` makes it; correct what the message names; it is TOML.",
         ),
+        "broker_topics": Code(
+            "The broker does not pass messages on EdgePanda's topics to who subscribes to them.",
+            "Allow this user to read and write `edgepanda/v1/#` (or your base); Mosquitto's acl_file: `topic "
+            "readwrite edgepanda/v1/#`.",
+        ),
+        "broker_no_qos": Code(
+            "The broker does not take messages with QoS 1, or does not acknowledge or deliver them so. "
+            "EdgePanda's cards, claims and events need that.",
+            "Mosquitto: remove `max_qos 0`; else raise the broker's highest QoS.",
+        ),
+        "broker_no_retain": Code(
+            "The broker keeps no retained messages: EdgePanda's processes could not even connect, because their "
+            "wills are retained.",
+            "Mosquitto: `retain_available true`; else turn retained messages on.",
+        ),
+        "broker_no_wildcard": Code(
+            "Retained messages do not come to a filter with wildcards, so that a coordinator which starts does "
+            "not find its nodes.",
+            "Use another broker, such as Mosquitto.",
+        ),
+        "broker_no_clear": Code(
+            "An empty retained message does not remove the one before, so that a node that was removed would stay.",
+            "Use another broker, such as Mosquitto.",
+        ),
+        "broker_small_messages": Code(
+            "Messages as large as EdgePanda's (64 KiB and the topic) do not come through; large cards and "
+            "reports would end the connection.",
+            "Mosquitto: remove `message_size_limit` or set it to 131072 at least.",
+        ),
+        "broker_leaks": Code(
+            "A new client is given retained messages that it has not asked for, past the access list.",
+            "Use a newer version of the broker, or another one.",
+        ),
+        "broker_wide_filters": Code(
+            "A filter with wildcards gives what the access list refuses by name.",
+            "Use a newer version of the broker, or another one.",
+        ),
+        "broker_no_will": Code(
+            "The will of a client that is gone is not sent, so that a node without power would look well.",
+            "Use another broker, such as Mosquitto.",
+        ),
+        "broker_no_keepalive": Code(
+            "A client that is silent is not cut off, so that a node whose power or network went would look well.",
+            "Use another broker, such as Mosquitto; a hosted one may have a least keepalive, which is then to "
+            "be lowered.",
+        ),
+        "broker_no_takeover": Code(
+            "Of two connections with one client id the newer one is not the one that is heard: a node that "
+            "connects again could stay deaf.",
+            "Use another broker, such as Mosquitto.",
+        ),
+        "broker_stranger": Code(
+            "Whoever knows a client id can disturb its connection with a wrong password.",
+            "Use another broker, such as Mosquitto or EdgePanda's embedded one.",
+        ),
+        "broker_delays": Code(
+            "A reply takes some 40 ms longer than it must: the broker lets small packets wait (Nagle's algorithm).",
+            "Mosquitto: `set_tcp_nodelay true`; else turn on TCP_NODELAY.",
+        ),
+        "broker_slow": Code(
+            "A message takes more than half a second at times.",
+            "Look at the network and at the load of the broker's machine.",
+        ),
+        "broker_anonymous": Code(
+            "Whoever reaches the broker comes in without a password. Nobody obeys him, but he can disturb: end "
+            "connections, clear what is retained, fill queues.",
+            "Mosquitto: `allow_anonymous false` and `password_file`; the embedded one: `edgepanda broker user "
+            "add NAME`.",
+        ),
+        "broker_plaintext": Code(
+            "The connection is not encrypted: who is on the network reads all, the password too.",
+            "Give the broker a certificate and use mqtts:// (Mosquitto: `certfile`, `keyfile`; the embedded "
+            "one: cert_file, key_file).",
+        ),
+        "broker_certificate_ends": Code(
+            "The broker's certificate ends soon; then nobody connects any more.",
+            "Renew it.",
+        ),
+        "broker_unanswered": Code(
+            "The time was over before all was tried.",
+            "Try again with a longer --timeout.",
+        ),
+        "broker_user_exists": Code(
+            "The embedded broker has this user already.",
+            "Give --replace to set a new password, or take another name.",
+        ),
+        "broker_user_unknown": Code(
+            "The embedded broker has no such user.",
+            "`edgepanda broker user list` shows them.",
+        ),
+        "invalid_password": Code(
+            "The password cannot be used.",
+            "Use 8 to 256 characters, the same twice.",
+        ),
         "port_in_use": Code(
             "Something listens on this port already.",
             "Stop it (perhaps `edgepanda up` runs here), or set another port.",
@@ -356,8 +450,6 @@ AREAS: dict[str, dict[str, Code]] = {
         "broker_untried": Code(
             "The broker's access list does not let the doctor try it out.", "Allow BASE/v1/doctor/# for this user."
         ),
-        "broker_delays": Code("The broker holds small messages back.", "Switch TCP_NODELAY on at the broker."),
-        "broker_slow": Code("Messages take long to the broker and back.", "Look at the network's way there."),
         "broker_lacks": Code(
             "The broker does not do something that EdgePanda needs.", "Allow it in the broker's configuration."
         ),

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edgepanda.cli.broker_check import check_command
+from edgepanda.cli.broker_user import user_group
 from edgepanda.cli.common import Settings, command
 from edgepanda.cli.daemons import RETURNS, announce
 from edgepanda.cli.process import Frame, daemon_logging, serve
@@ -75,6 +77,6 @@ def embedded_options(loaded: Loaded) -> dict[str, Any]:
 broker_command = click.Group(
     "broker",
     no_args_is_help=False,  # then it is an error that names the help
-    commands={"run": _run},
-    help="Run the embedded broker.",
+    commands={"run": _run, "check": check_command, "user": user_group},
+    help="Run the embedded broker, manage its users, or try any broker.",
 )

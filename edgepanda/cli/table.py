@@ -32,7 +32,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Processes": {
         "node": ("daemons", "Run this machine's node alone, in the foreground"),
         "coordinator": ("daemons", "Run the site's coordinator alone, in the foreground"),
-        "broker": ("broker", "Run the embedded broker alone, in the foreground"),
+        "broker": ("broker", "Run the embedded broker alone, manage its users, or try any broker"),
         "completion": ("completion", "What your shell needs to complete commands and the site's names"),
         "man": ("man", "Write the manual pages into a folder"),
         "explain": ("explain", "What an error's code means, and what to do"),

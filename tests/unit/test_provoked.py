@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.provoke import commands, doctor, files, wire, work  # noqa: F401 they register what they provoke
+from tests.provoke import broker, commands, doctor, files, wire, work  # noqa: F401 they register what they provoke
 from tests.provoke.kit import PROVOKED, Here, check_provoked, unprovoked
 from tests.provoke.site import ON_A_SITE
 
