@@ -49,13 +49,17 @@ class Command(Driver):
         program = config.argv[0]
         found = shutil.which(program, path=PATH)
         if found is None:
+            there = "/" in program and os.path.isfile(program)
             return Probe(
                 False,
-                f"there is no program {program}",
-                f"install it, or give its whole path in argv; bare names are looked up in {PATH}",
+                f"{program} is not executable" if there else f"there is no program {program}",
+                f"chmod +x {program}"
+                if there
+                else f"install it, or give its whole path in argv; bare names are looked up in {PATH}",
+                facts={"path": PATH},
                 actions={"run": action_spec(config)},
             )
-        return Probe(True, facts={"program": found}, actions={"run": action_spec(config)})
+        return Probe(True, facts={"program": found, "path": PATH}, actions={"run": action_spec(config)})
 
     def open(self, known: dict[str, Any] | None) -> None:
         """Prepares nothing: each run has a directory of its own."""

@@ -264,7 +264,8 @@ AREAS: dict[str, dict[str, Code]] = {
             "There is no such driver.", "Take the nearest one; one of your own goes by the path of its .py file."
         ),
         "device_exists": Code(
-            "The configuration has a device of this name.", "Choose another name, or `edgepanda device set NAME`."
+            "The configuration has a device or capability of this name.",
+            "Choose another name, or change that one: `edgepanda device set`, `edgepanda config edit`.",
         ),
         "device_unusable": Code(
             "The driver says that the device cannot be used here; nothing was written.",

@@ -27,6 +27,7 @@ _WORDS = {
     "review": ("accept", "again", "reject"),
     "device": ("add", "list", "remove", "set", "test"),
     "card": ("show", "edit", "rescan"),
+    "capability": ("add", "try"),
 }
 
 
@@ -132,8 +133,19 @@ def _positional(command: str, before: Sequence[str], current: str, names: Names)
         if len(before) > 1:
             return ()
         return DEVICE_DRIVERS if before[0] == "add" else names.devices if before[0] in _ON_DEVICES else ()
+    if command == "capability" and before:
+        return _own_capability(before, names)
     once = command == "review" and len(before) == 1
     return _WORDS.get(command, ()) if once or (not before and command != "review") else ()
+
+
+def _own_capability(before: Sequence[str], names: Names) -> Iterable[str]:
+    if before[0] != "try":
+        return ()
+    if len(before) == 1:
+        return names.capabilities
+    given = {word.partition("=")[0] for word in before[2:]}
+    return [f"{name}=" for name in _capabilities(names).get(before[1], []) if name not in given]
 
 
 # around it

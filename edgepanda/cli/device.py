@@ -62,7 +62,7 @@ def listed(loaded: Loaded, card: dict[str, Any] | None) -> list[dict[str, Any]]:
         if card is None:
             rows.append({**row, "state": "node not running"})
         elif told is None:
-            rows.append({**row, "state": "not loaded", "cure": "the node has not read it yet: restart it"})
+            rows.append({**row, "state": "not loaded", "cure": "the node has not read it yet: SIGHUP has it do so"})
         else:
             rows.append(
                 {**row, **{key: told[key] for key in ("reason", "cure") if told.get(key)}, "state": _state(told)}

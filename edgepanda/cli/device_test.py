@@ -113,7 +113,7 @@ async def _by_node(local: LocalNode, card: dict[str, Any], name: str, entry: dic
             "the running node has not read this device yet",
             code="unavailable",
             where=name,
-            cure="restart the node, or change the device with `edgepanda device set`, which has it read",
+            cure="send SIGHUP to the node or to `edgepanda up`, or restart it: it reads the configuration then",
         )
     state = device.get("state", "probing")
     probe: dict[str, Any] = await local.request("probe", {"device": name}, within=ANSWER_WITHIN)

@@ -24,7 +24,7 @@ def help_text(driver: str, description: Description, command: str) -> str:
     out.write_paragraph()
     out.write_text(f"{description.driver}, version {description.version}. {about}".strip())
     with out.section("Options of this driver"):
-        out.write_dl([(each.flag, _option(each)) for each in options_of(description.device)] or [("none", "")])
+        out.write_dl([row for _, row in option_rows(description.device)] or [("none", "")])
     with out.section("Then it can"):
         out.write_dl([(f"NAME.{name}", spec.description) for name, spec in description.actions.items()])
     out.write_paragraph()
@@ -34,11 +34,16 @@ def help_text(driver: str, description: Description, command: str) -> str:
     return out.getvalue().rstrip()
 
 
+def option_rows(schema: JsonSchema) -> list[tuple[str, tuple[str, str]]]:
+    """Each key with its line of a help."""
+    return [(each.name, (each.flag, _option(each))) for each in options_of(schema)]
+
+
 def _option(option: Any) -> str:
     facts = [f"{option.allowed}{f' ({option.unit})' if option.unit else ''}"]
     if option.required:
         facts.append("needed")
-    elif option.default is not None:
+    elif option.default is not None and option.default not in ("", [], {}):
         default = str(option.default).lower() if isinstance(option.default, bool) else option.default
         facts.append(f"default {default:g}" if isinstance(default, float) else f"default {default}")
     return f"{option.text} [{'; '.join(facts)}]".strip()

@@ -190,10 +190,10 @@ def _allowed(about: Schema) -> str:
     if kind in ("integer", "number"):
         low, above = about.get("minimum"), about.get("exclusiveMinimum")
         words = "a whole number" if kind == "integer" else "a number"
-        words += f" {low:g}" if low is not None else f" above {above:g}" if above is not None else ""
+        words += f" {_plain(low)}" if low is not None else f" above {_plain(above)}" if above is not None else ""
         high = about.get("maximum")
         if high is not None:
-            words += f" to {high:g}" if low is not None or above is not None else f" up to {high:g}"
+            words += f" {'up ' if low is None and above is None else ''}to {_plain(high)}"
         return words
     if kind == "object":
         members = ", ".join(f"{name} = ..." for name in about.get("properties", {}))
@@ -201,6 +201,10 @@ def _allowed(about: Schema) -> str:
     if kind == "array":
         return "a list; give it several times"
     return {"boolean": "true or false", "string": "text"}.get(str(kind), "a value")
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if number == int(number) else str(number)
 
 
 def _value(text: str, about: Schema, schema: Schema, option: str) -> Any:

@@ -8,6 +8,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "init": ("init", "Make a configuration and keys, or prepare a second machine"),
         "config": ("config", "Check, show or edit the configuration, or list its keys"),
         "device": ("device", "List, add, test, change or remove a device"),
+        "capability": ("capability", "Make a command of your own a capability, or see what blocks it"),
         "doctor": ("doctor", "Look this machine over: what is wrong, where, and what to do"),
         "up": ("up", "Start broker, coordinator and node together, as the configuration says"),
     },

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pwd
+import shutil
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,17 +28,26 @@ def program_of(entry: dict[str, Any], folder: Path) -> tuple[str, list[str] | No
 
 
 @asynccontextmanager
-async def visited(driver: str, argv: list[str] | None) -> AsyncIterator[Host]:
+async def visited(driver: str, argv: list[str] | None, *, user: str = "") -> AsyncIterator[Host]:
     """A host of this driver, gone afterwards. It has a run directory of its own, so that the lock by which a node ends
-    left-over hosts of its driver is not that of a running node.
+    left-over hosts of its driver is not that of a running node. `user`: whom a built-in driver runs as; for root only.
 
     Raises:
         DriverError: `unavailable` when the host does not start; what the driver says.
     """
     with tempfile.TemporaryDirectory(prefix="edgepanda-visit-") as run_dir:
+        if user:
+            shutil.chown(run_dir, user)
+            argv = _as_user(user, driver, run_dir)
         host = Host(driver, argv, Path(run_dir))
         try:
             await host.start()
             yield host
         finally:
             await host.close()
+
+
+def _as_user(user: str, driver: str, run_dir: str) -> list[str]:
+    host = [sys.executable, "-m", "edgepanda.drivers.host", driver, "--run-dir", run_dir]
+    group = pwd.getpwnam(user).pw_gid
+    return ["setpriv", f"--reuid={user}", f"--regid={group}", "--init-groups", *host]

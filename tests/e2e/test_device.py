@@ -255,6 +255,36 @@ def test_a_device_that_cannot_be_used_fails_its_test(person: Person) -> None:
         assert (told["ok"], told["through"], told["reason"]) == (False, "desk", "there is no file none")
 
 
+def test_a_running_node_takes_a_device_up_changes_it_and_lets_it_go(person: Person) -> None:
+    with person.up():
+        added = person.json("device", "add", "servo", "tilt", "--pin", "12", "--start", "0", "--simulate")
+        assert (added["node"], added["next"]) == (
+            {"running": True, "reloaded": True, "state": "ready"},
+            ["edgepanda do tilt.move 30"],
+        )
+        moved = person.json("do", "tilt.move", "30")
+        assert (moved["state"], moved["result"]["evidence"][0]["read_back_us"]) == ("succeeded", 1666.667)
+        person.ok("device", "set", "tilt", "--max-angle", "20", "--max-pulse-us", "1.9ms")
+        refused = person.run("do", "tilt.move", "30")
+        assert (refused.returncode, "[limit]" in refused.stderr) == (2, True), refused.stderr
+        assert person.json("do", "tilt.move", "20")["result"]["evidence"][0]["read_back_us"] == 1900.0
+        told = person.ok("device", "remove", "tilt", "--yes")
+        assert "the node has brought it to its safe state and closed it" in told
+        assert [row["name"] for row in person.json("device", "list")["devices"]] == ["pan"]
+        assert "tilt" not in person.ok("card")
+    assert person.processes() == []
+
+
+def test_a_line_that_is_given_up_goes_to_who_waits_for_it(person: Person) -> None:
+    person.configure('\n[devices.tilt]\ndriver = "servo"\npin = 18\nstart = 0\nsimulate = true\n')
+    with person.up():
+        told = person.run("device", "test", "tilt", "--json")
+        assert json.loads(told.stdout)["reason"] == "GPIO18 belongs to the device 'pan' already"
+        person.ok("device", "set", "pan", "pin=17")
+        assert person.json("do", "tilt.move", "10")["state"] == "succeeded"
+        assert person.json("device", "test", "tilt")["ok"]
+
+
 def test_two_devices_on_one_line_of_the_file_are_told_apart_by_the_node(person: Person) -> None:
     person.configure('\n[devices.tilt]\ndriver = "servo"\npin = 18\nstart = 0\nsimulate = true\n')
     with person.up():

@@ -73,6 +73,10 @@ def _of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("device add servo ", []),
         ("device remove ", ["led", "pan"]),
         ("device set p", ["pan"]),
+        ("capability ", ["add", "try"]),
+        ("capability try ", ["say.word"]),
+        ("capability try build.heavy ", ["target="]),
+        ("capability add ", []),
         ("up ", []),
     ],
 )

@@ -1,0 +1,79 @@
+"""A driver's host for a moment: beside a running node, and as another user."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from edgepanda.cli.capability_try import service_user
+from edgepanda.drivers.contract import DriverError
+from edgepanda.errors import EdgePandaError
+from edgepanda.model.config import Config, Loaded
+from edgepanda.node.hosts import Host
+from edgepanda.node.visit import program_of, visited
+
+
+async def test_a_visit_does_not_end_the_host_of_a_running_node(tmp_path: Path) -> None:
+    host = Host("servo", None, tmp_path)
+    await host.start()
+    try:
+        before = host.pid
+        async with visited("servo", None) as visit:
+            assert (await visit.describe()).driver == "servo"
+            assert visit.pid != before
+        assert (host.alive, host.pid, host.restarts) == (True, before, 0)
+    finally:
+        await host.close()
+
+
+async def test_nothing_is_left_of_a_visit_that_is_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    there: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+    async def visit() -> None:
+        async with visited("servo", None) as host:
+            there.set_result(host.pid)
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(visit())
+    pid = await there
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid or 0, 0)
+    assert not await asyncio.to_thread(os.listdir, tmp_path)
+
+
+async def test_a_host_that_does_not_start_says_why() -> None:
+    with pytest.raises(DriverError) as caught:
+        async with visited("x", ["sh", "-c", "echo no luck >&2"]):
+            pass
+    assert "no luck" in caught.value.message
+
+
+def test_the_program_of_a_device_is_what_the_node_takes(tmp_path: Path) -> None:
+    assert program_of({"driver": "servo"}, tmp_path) == ("servo", None)
+    assert program_of({"driver": "./x.py"}, tmp_path) == (str(tmp_path / "x.py"), None)
+    assert program_of({"driver": "x", "command": ["./x", "-v"]}, tmp_path) == ("x", [str(tmp_path / "x"), "-v"])
+    assert program_of({"driver": "x", "command": ["sh", "x"]}, tmp_path) == ("x", ["sh", "x"])
+
+
+async def test_a_command_runs_as_the_user_of_the_nodes_state(tmp_path: Path) -> None:
+    """As root it becomes that user; who is not root is told how, and never runs it as somebody else."""
+    loaded = Loaded(Config(), tmp_path / "edgepanda.toml", tmp_path)
+    assert service_user(loaded) is None
+    if os.geteuid() == 0:
+        os.chown(tmp_path, 65534, 65534)
+        assert service_user(loaded) == "nobody"
+        async with visited("command", None, user="nobody") as host:
+            status = await asyncio.to_thread(Path(f"/proc/{host.pid}/status").read_text)
+            assert "\nUid:\t65534\t65534\t65534\t65534\n" in status
+            assert "\nCapEff:\t0000000000000000\n" in status
+    else:
+        with pytest.raises(EdgePandaError) as caught:
+            service_user(Loaded(Config(), Path("/edgepanda.toml"), Path("/")))
+        assert caught.value.code == "not_allowed"
