@@ -425,7 +425,10 @@ AREAS: dict[str, dict[str, Code]] = {
             "`edgepanda doctor` could not look at this, so nothing is known of it.", "Do what the finding says first."
         ),
         "doctor_late": Code("A check was not done in its time.", "Give the command again with a longer --timeout."),
-        "doctor_failed": Code("A check of the doctor's own failed.", "Report it: it is a fault of ours."),
+        "doctor_failed": Code("A check of the doctor's own failed.", "Report it with `edgepanda doctor --report`."),
+        "report_unwritable": Code(
+            "The report's archive cannot be written; nothing is overwritten.", "Name another file."
+        ),
         "config_exposed": Code(
             "Others may read a password in the configuration.", "Let only its owner read it, or use password_file."
         ),
@@ -447,6 +450,14 @@ AREAS: dict[str, dict[str, Code]] = {
         "memory_low": Code("Little memory is left.", "End what is not needed, or give the board swap."),
         "memory_killed": Code(
             "The kernel ended processes for want of memory.", "The kernel's log names them; see what needs so much."
+        ),
+        "hardware_hot": Code("The processor is hot or slows down.", "Give it air or a heat sink."),
+        "hardware_under_voltage": Code(
+            "The board gets too little voltage.", "Take a supply and a cable that are made for this board."
+        ),
+        "wifi_weak": Code("The Wi-Fi signal is weak.", "Move the board or the access point."),
+        "wifi_power_saving": Code(
+            "Wi-Fi saves power, so that messages wait.", "Switch it off; the finding has the command."
         ),
         "broker_untried": Code(
             "The broker's access list does not let the doctor try it out.", "Allow BASE/v1/doctor/# for this user."

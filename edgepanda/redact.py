@@ -29,6 +29,7 @@ _POINTERS = ("_file", "_env", "_path")  # where a secret is, which is none itsel
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 _REST = r"[\w.-]{0,40}"
 _POINTER = r"(?!(?:[\w.-]{0,40}[_-](?:file|env|path)\b))"
+_LONG = r"\"\"\"[\s\S]{1,4096}?\"\"\"|'''[\s\S]{1,4096}?'''"
 _QUOTED = r"\"(?:[^\"\\\r\n]|\\.)+\"|'(?:[^'\\\r\n]|\\.)+'"
 _PLAIN = r"[^\s,;\"'\[\]{}()][^\s,;\"']*"
 
@@ -52,7 +53,7 @@ _BEARER = re.compile(r"\b(Bearer|bearer|Basic)\s+(?=[^\s\"',;]{8,})(?=[^\s\"',;]
 _WEB_TOKEN = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{2,}(?:\.[\w-]*)?")
 _ASSIGNED = re.compile(
     rf"({_NAME}{_POINTER}{_REST}[\"']?\s{{0,8}}(?:=>|[:=])\s{{0,8}})"
-    rf"({_QUOTED}|\{{[^{{}}\r\n]+\}}|\[[^\[\]\r\n]+\]|{_PLAIN})",
+    rf"({_LONG}|{_QUOTED}|\{{[^{{}}\r\n]+\}}|\[[^\[\]\r\n]+\]|{_PLAIN})",
     re.IGNORECASE,
 )
 _OPTION = re.compile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,23 +26,37 @@ _MARKS = {"fault": ("fault", "red"), "warning": ("warn", "yellow"), "ok": ("ok",
 @command(
     "doctor",
     timeout_help="How long each check may take; all run at once (default: 10s).",
-    examples="edgepanda doctor\nedgepanda doctor --json\nsudo edgepanda doctor --config /etc/edgepanda/edgepanda.toml",
+    examples="edgepanda doctor\nedgepanda doctor --json\nedgepanda doctor --report\n"
+    "sudo edgepanda doctor --config /etc/edgepanda/edgepanda.toml",
     returns="Exit codes: 0 no faults (there may be warnings), 1 at least one fault, 2 wrong usage, 130 Ctrl-C.",
 )
-def doctor_command(settings: Settings) -> int:
+@click.option(
+    "--report",
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE]",
+    help="Write one archive for a bug report: these findings, configuration, versions, logs, units, hardware and card, "
+    "without secrets (default: edgepanda-report-HOST-TIME.tar.gz here).",
+)
+def doctor_command(settings: Settings, report: str | None) -> int:
     """Look this machine over and say what is wrong, where, and what to do.
 
-    Configuration, keys, clock, disk, memory, broker, coordinator, node, devices, groups, systemd units. It changes
-    nothing, moves nothing, and works without a configuration, a node, a broker or a network. A fault keeps something
-    from working; a warning may, or could not be found out.
+    Configuration, keys, clock, disk, memory, hardware, broker, coordinator, node, devices, groups, systemd units. It
+    changes nothing, moves nothing, and works without a configuration, a node, a broker or a network. A fault keeps
+    something from working; a warning may, or could not be found out.
     """
     quiet(settings)
     began = time.monotonic()
     found = asyncio.run(_examine(settings))
+    document = as_document(found, time.monotonic() - began)
+    written = _write_report(found, document, report, settings) if report is not None else {}
     if settings.json:
-        emit(as_document(found, time.monotonic() - began))
+        emit({**document, **written})
     else:
         show(found.findings)
+        if written:
+            say(f"\nwrote {written['report']}: {', '.join(written['contains'])}")
+            hint("Secrets were taken out of it. Names, addresses and paths are in it: look before you send it.")
     return FAILED if any(finding.level == "fault" for finding in found.findings) else OK
 
 
@@ -58,11 +73,19 @@ async def _examine(settings: Settings) -> Examination:
     return await examine(settings.config, within=settings.timeout or WITHIN, progress=progress)
 
 
-def as_document(found: Examination, seconds: float) -> dict[str, Any]:
-    """The answer for programs, without secrets: its members and those of each finding do not change."""
-    import msgspec
+def _write_report(found: Examination, document: dict[str, Any], report: str, settings: Settings) -> dict[str, Any]:
+    """The archive's name, and what is in it. Raises `EdgePandaError` (`report_unwritable`)."""
+    from edgepanda.doctor.report import file_name, gather, write
 
-    from edgepanda.redact import redact_value
+    path = Path(report or file_name())
+    files = asyncio.run(gather(found, document, within=settings.timeout or WITHIN))
+    write(path, files)
+    return {"report": str(path), "contains": list(files)}
+
+
+def as_document(found: Examination, seconds: float) -> dict[str, Any]:
+    """The answer for programs: its members and those of each finding do not change."""
+    import msgspec
 
     levels = [finding.level for finding in found.findings]
     return {
@@ -72,7 +95,7 @@ def as_document(found: Examination, seconds: float) -> dict[str, Any]:
         "faults": levels.count("fault"),
         "warnings": levels.count("warning"),
         "seconds": round(seconds, 2),
-        "findings": redact_value(msgspec.to_builtins(found.findings)),
+        "findings": msgspec.to_builtins(found.findings),
     }
 
 
@@ -90,7 +113,6 @@ def show(findings: list[Finding]) -> None:
 def lines(findings: list[Finding]) -> list[str]:
     """What a person reads, without the sum. Pure but for colours."""
     from edgepanda.doctor.finding import LEVELS, worst
-    from edgepanda.redact import redact
 
     areas: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -101,10 +123,10 @@ def lines(findings: list[Finding]) -> list[str]:
             word, colour = _MARKS[finding.level]
             head = f"{area if number == 0 else '':<14}{click.style(f'{word:<6}', fg=colour)}"
             if finding.level == "ok":
-                told.append(redact(f"{head}{finding.found}"))
+                told.append(f"{head}{finding.found}")
                 continue
-            told.append(redact(f"{head}{finding.found}  ({finding.where}) [{finding.code}]"))
-            told.append(redact(f"{'':<20}{click.style('do:', bold=True)} {finding.cure}"))
+            told.append(f"{head}{finding.found}  ({finding.where}) [{finding.code}]")
+            told.append(f"{'':<20}{click.style('do:', bold=True)} {finding.cure}")
     return told
 
 

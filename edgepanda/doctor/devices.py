@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,7 +13,9 @@ from edgepanda.doctor.patient import Patient
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.config import Loaded
 
-_NODES_OWN = ("driver", "labels", "command")  # keys that are not the driver's
+if TYPE_CHECKING:
+    from edgepanda.node.configured import Configured
+    from edgepanda.node.hosts import Host
 
 
 class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,55 +64,51 @@ def from_card(card: dict[str, Any]) -> list[DeviceFacts]:
 
 
 async def _visit(loaded: Loaded) -> list[DeviceFacts]:
-    from edgepanda.node.visit import program_of
+    from edgepanda.node.configured import configured
 
-    folder = loaded.path.parent
-    things = [(name, entry, False) for name, entry in loaded.config.devices.items()]
-    things += [(name, {"driver": "command", **entry}, True) for name, entry in loaded.config.capabilities.items()]
-    groups: dict[str, list[tuple[str, dict[str, Any], bool]]] = {}
-    for thing in things:
-        groups.setdefault(repr(program_of({"driver": "command"} if thing[2] else thing[1], folder)), []).append(thing)
-    asked = await asyncio.gather(*(_visit_driver(group, folder) for group in groups.values()))
+    programs: dict[Any, list[Configured]] = {}
+    for thing in configured(loaded).values():
+        programs.setdefault(thing.program, []).append(thing)
+    asked = await asyncio.gather(*(_visit_driver(things) for things in programs.values()))
     return [facts for group in asked for facts in group]
 
 
-async def _visit_driver(things: Iterable[tuple[str, dict[str, Any], bool]], folder: Path) -> list[DeviceFacts]:
+async def _visit_driver(things: list[Configured]) -> list[DeviceFacts]:
     """Devices of one driver; a host that does not start is told of each."""
-    from edgepanda.node.visit import program_of, visited
+    from edgepanda.node.visit import visited
 
-    things = list(things)
-    _, entry, capability = things[0]
-    driver, argv = program_of({"driver": "command"} if capability else entry, folder)
-    told: list[DeviceFacts] = []
+    program = things[0].program
+    facts = {
+        thing.name: DeviceFacts(name=thing.name, driver=program.driver, capability=thing.capability, by="driver")
+        for thing in things
+    }
+    waiting = list(facts)
     try:
-        async with visited(driver, argv) as host:
-            for name, given, own in things:
-                facts = DeviceFacts(name=name, driver=Path(driver).stem, capability=own, by="driver")
-                config = {key: value for key, value in given.items() if own or key not in _NODES_OWN}
-                try:
-                    probe = await host.probe(config)
-                    state = "ready" if probe.usable else "unavailable"
-                    facts = msgspec.structs.replace(
-                        facts, state=state, reason=probe.reason, cure=probe.cure, simulated=probe.simulated
-                    )
-                except EdgePandaError as error:
-                    facts = msgspec.structs.replace(facts, state="problem", reason=error.message, cure=error.cure)
-                told.append(facts)
+        async with visited(program.source, list(program.argv) or None) as host:
+            for thing in things:
+                facts[thing.name] = await _probed(host, thing, facts[thing.name])
+                waiting.remove(thing.name)
     except EdgePandaError as error:
-        rest = [thing for thing in things if thing[0] not in {facts.name for facts in told}]
-        told += [
-            DeviceFacts(
-                name=name,
-                driver=Path(driver).stem,
-                capability=own,
-                state="problem",
-                reason=error.message,
-                cure=error.cure,
-                by="driver",
-            )
-            for name, _, own in rest
-        ]
-    return told
+        facts |= {name: _problem(facts[name], error) for name in waiting}
+    return list(facts.values())
+
+
+async def _probed(host: Host, thing: Configured, facts: DeviceFacts) -> DeviceFacts:
+    try:
+        probe = await host.probe(thing.config)
+    except EdgePandaError as error:
+        return _problem(facts, error)
+    return msgspec.structs.replace(
+        facts,
+        state="ready" if probe.usable else "unavailable",
+        reason=probe.reason,
+        cure=probe.cure,
+        simulated=probe.simulated,
+    )
+
+
+def _problem(facts: DeviceFacts, error: EdgePandaError) -> DeviceFacts:
+    return msgspec.structs.replace(facts, state="problem", reason=error.message, cure=error.cure)
 
 
 def judge(devices: Iterable[DeviceFacts]) -> list[Finding]:

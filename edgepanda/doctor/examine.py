@@ -11,11 +11,26 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from edgepanda.doctor import broker, clock, configuration, coordinator, devices, disk, groups, keys, memory, node, units
+from edgepanda.doctor import (
+    broker,
+    clock,
+    configuration,
+    coordinator,
+    devices,
+    disk,
+    groups,
+    hardware,
+    keys,
+    memory,
+    node,
+    units,
+)
 from edgepanda.doctor.finding import Finding, of_error, warning
-from edgepanda.doctor.patient import Patient, broker_address
+from edgepanda.doctor.patient import Patient, broker_address, read_text
+from edgepanda.doctor.secrets import known_secrets
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.config import Loaded
+from edgepanda.redact import redact
 
 T = TypeVar("T")
 Check = Callable[[Patient], Awaitable[list[Finding]]]
@@ -24,11 +39,13 @@ MANNERS = 1.0  # seconds that a check gets to end after its time is over
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
-    """All findings in the order of the areas, and what the report needs besides."""
+    """All findings in the order of the areas, without secrets; and what the report needs besides."""
 
     findings: list[Finding]
     loaded: Loaded | None
     path: str
+    text: str = ""  # of the configuration
+    known: set[str] = set()  # secrets of this machine, as far as they could be read
     node: dict[str, Any] | None = None  # the node's own status
 
 
@@ -52,9 +69,16 @@ async def examine(
     await asyncio.wait(tasks.values(), timeout=within + MANNERS)
     for area, task in tasks.items():
         found[area] = task.result() if task.done() else [_late(area, within)]
-    findings = [msgspec.structs.replace(each, area=area) for area, some in found.items() for each in some]
+    text = read_text(Path(facts.path)) if facts.path else ""
+    known = await in_thread(lambda: known_secrets(loaded, text))
+    findings = [_discreet(each, area, known) for area, some in found.items() for each in some]
     status = patient.node.result().status if patient.node.done() and not patient.node.cancelled() else None
-    return Examination(findings=findings, loaded=loaded, path=facts.path, node=status)
+    return Examination(findings=findings, loaded=loaded, path=facts.path, text=text, known=known, node=status)
+
+
+def _discreet(finding: Finding, area: str, known: set[str]) -> Finding:
+    told = {name: redact(getattr(finding, name), known) for name in ("where", "found", "cure")}
+    return msgspec.structs.replace(finding, area=area, **told)
 
 
 async def _check(patient: Patient, area: str, check: Check) -> list[Finding]:
@@ -68,7 +92,7 @@ async def _check(patient: Patient, area: str, check: Check) -> list[Finding]:
         return [of_error(error)]
     except Exception as error:
         told = f"the check itself failed: {type(error).__name__}: {error}"
-        cure = "report it: it is a fault of ours"
+        cure = "report it with `edgepanda doctor --report`"
         return [warning(code="doctor_failed", where=area, found=told, cure=cure)]
 
 
@@ -152,6 +176,10 @@ async def _groups(patient: Patient) -> list[Finding]:
     return groups.judge(*await groups.read(patient))
 
 
+async def _hardware(patient: Patient) -> list[Finding]:
+    return hardware.judge(await in_thread(lambda: hardware.read(patient)))
+
+
 async def _units(patient: Patient) -> list[Finding]:
     return units.judge(await units.read(patient))
 
@@ -161,6 +189,7 @@ CHECKS: dict[str, Check] = {
     "clock": _clock,
     "disk": _disk,
     "memory": _memory,
+    "hardware": _hardware,
     "broker": _broker,
     "coordinator": _coordinator,
     "node": _node,

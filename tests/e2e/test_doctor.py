@@ -16,7 +16,19 @@ import pytest
 from tests.rig.brokers import Mosquitto, free_port
 from tests.rig.cli import Person
 
-AREAS = ["configuration", "keys", "clock", "disk", "memory", "broker", "coordinator", "node", "devices", "units"]
+AREAS = [
+    "configuration",
+    "keys",
+    "clock",
+    "disk",
+    "memory",
+    "hardware",
+    "broker",
+    "coordinator",
+    "node",
+    "devices",
+    "units",
+]
 
 
 @pytest.fixture

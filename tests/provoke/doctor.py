@@ -17,6 +17,7 @@ from edgepanda.doctor import (
     disk,
     examine,
     groups,
+    hardware,
     keys,
     memory,
     units,
@@ -24,7 +25,8 @@ from edgepanda.doctor import (
 from edgepanda.doctor import node as nodes
 from edgepanda.doctor.finding import Finding
 from edgepanda.doctor.patient import NodeSeen, Patient
-from tests.provoke.kit import Here, provokes
+from edgepanda.model.hardware import Readings, WifiReading
+from tests.provoke.kit import Here, Words, provokes
 
 MIB = 1 << 20
 CLOCK = clock.ClockFacts(now=clock.EARLIEST + 1e6, synchronised=True, jumps=1)
@@ -53,6 +55,12 @@ FOUND: dict[str, Callable[[], list[Finding]]] = {
     "disk_worn": lambda: disk.judge(changed(DISK, wear=11)),
     "memory_low": lambda: memory.judge(changed(MEMORY, available=9)),
     "memory_killed": lambda: memory.judge(changed(MEMORY, killed=2)),
+    "hardware_hot": lambda: hardware.judge(Readings(temperature=82.0)),
+    "hardware_under_voltage": lambda: hardware.judge(Readings(under_voltage=True)),
+    "wifi_weak": lambda: hardware.judge(Readings(wifi={"wlan0": WifiReading(connected=True, signal_dbm=-82)})),
+    "wifi_power_saving": lambda: hardware.judge(
+        Readings(wifi={"wlan0": WifiReading(connected=True, power_saving=True)})
+    ),
     "broker_untried": lambda: broker.judge(changed(BROKER, round_trip=None)),
     "broker_delays": lambda: broker.judge(changed(BROKER, round_trip=0.044)),
     "broker_slow": lambda: broker.judge(changed(BROKER, round_trip=0.4, connect=0.199)),
@@ -89,6 +97,12 @@ def _(here: Here) -> str:
     path = Path(here.config('[broker]\nurl = "mqtt://me:secret@broker.lan"\n[node]\n'))
     path.chmod(0o644)
     return as_line(configuration.judge(configuration.read(str(path))[1]), "config_exposed")
+
+
+@provokes("report_unwritable")
+def _(here: Here) -> Words:
+    (here.folder / "report").touch()
+    return Words(["doctor", "--report", str(here.folder / "report")])
 
 
 @provokes("doctor_failed")

@@ -9,12 +9,26 @@ from typing import Any
 import msgspec
 import pytest
 
-from edgepanda.doctor import broker, clock, configuration, coordinator, devices, disk, groups, keys, memory, node, units
+from edgepanda.doctor import (
+    broker,
+    clock,
+    configuration,
+    coordinator,
+    devices,
+    disk,
+    groups,
+    hardware,
+    keys,
+    memory,
+    node,
+    units,
+)
 from edgepanda.doctor.finding import Finding, worst
 from edgepanda.doctor.patient import NodeSeen, Patient
 from edgepanda.error_codes import CODES
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.config import load_what_is_right
+from edgepanda.model.hardware import Readings, WifiReading
 
 MIB = 1 << 20
 REFUSED = EdgePandaError("Connection refused", code="broker_unreachable", where="mqtt://x:1883")
@@ -103,6 +117,27 @@ def test_the_limits_of_a_disk_can_be_given() -> None:
 )
 def test_memory(what: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     assert told(memory.judge(changed(MEMORY, **what))) == expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (Readings(), [("ok", "ok")]),
+        (Readings(temperature=50.0, under_voltage=False), [("ok", "ok")]),
+        (Readings(temperature=81.0), [("warning", "hardware_hot")]),
+        (Readings(temperature=60.0, throttled=("frequency capped",)), [("warning", "hardware_hot")]),
+        (Readings(under_voltage=True, throttled=("under-voltage",)), [("fault", "hardware_under_voltage")]),
+        (Readings(under_voltage=False, throttled_before=("under-voltage",)), [("warning", "hardware_under_voltage")]),
+        (Readings(wifi={"w": WifiReading(connected=True, signal_dbm=-50)}), [("ok", "ok")]),
+        (Readings(wifi={"w": WifiReading(connected=False, signal_dbm=-90, power_saving=True)}), [("ok", "ok")]),
+        (
+            Readings(wifi={"w": WifiReading(connected=True, signal_dbm=-80, power_saving=True)}),
+            [("warning", "wifi_weak"), ("warning", "wifi_power_saving")],
+        ),
+    ],
+)
+def test_hardware(seen: Readings, expected: list[tuple[str, str]]) -> None:
+    assert told(hardware.judge(seen)) == expected
 
 
 @pytest.mark.parametrize(
