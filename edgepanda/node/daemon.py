@@ -516,8 +516,8 @@ def socket_path(loaded: Loaded) -> Path:
 
 
 def cpu_temperature() -> float | None:
-    """Degrees Celsius of the first thermal zone, if there is one."""
-    try:
-        return round(int(Path("/sys/class/thermal/thermal_zone0/temp").read_text()) / 1000, 1)
-    except (OSError, ValueError):
-        return None
+    """Degrees Celsius of the processor, where the machine tells it."""
+    from edgepanda.node.scan.reading import temperature  # the first scan has loaded it
+    from edgepanda.node.scan.root import Root
+
+    return temperature(Root(Path("/")))

@@ -45,7 +45,11 @@ def denied(root: Root, device: str, group: str, *, need: int = 0o6) -> Fault | N
     name = _group_name(root, owner.gid)
     if owner.mode >> 3 & need == need and owner.gid != 0:
         reason = f"only the group {name} may use {device}"
-        return Fault("group", reason, f"sudo usermod -aG {name} $USER, then log in again (the service: restart it)")
+        return Fault(
+            "group",
+            reason,
+            f"sudo usermod -aG {name} {_user_name(root, user.uid)}, then log in again, or restart the service",
+        )
     rule = RULE.format(subsystem=group if group != "dialout" else "tty", group=group)
     return Fault("group", f"only root may use {device}", f"sudo groupadd -f {group}, and {rule}")
 
@@ -60,8 +64,17 @@ def busy(root: Root, device: str) -> Fault | None:
 
 
 def _group_name(root: Root, gid: int) -> str:
-    for line in root.lines("etc/group"):
+    return _named(root, "etc/group", gid) or str(gid)
+
+
+def _user_name(root: Root, uid: int) -> str:
+    """Who scans: the service's user, where it is the service that does."""
+    return _named(root, "etc/passwd", uid) or "$USER"
+
+
+def _named(root: Root, file: str, number: int) -> str:
+    for line in root.lines(file):
         parts = line.split(":")
-        if len(parts) > 2 and parts[2] == str(gid):
+        if len(parts) > 2 and parts[2] == str(number):
             return parts[0]
-    return str(gid)
+    return ""
