@@ -7,14 +7,15 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 environment=$here/.venv
 python=''        # the interpreter to make the environment with
 python_wanted='' # --python
-goal=''          # demo, up or test
+goal=''          # demo, up, init or test
+needs=''         # the goal whose packages it needs
 
 readonly EXIT_USAGE=2 EXIT_UNAVAILABLE=69 EXIT_INTERRUPTED=130
 readonly OLDEST_PYTHON='3.11'
 
 usage() {
     cat <<EOF
-Usage: ./install.sh [--env DIR] [--python PROGRAM] demo|up|test [ARGUMENT...]
+Usage: ./install.sh [--env DIR] [--python PROGRAM] demo|up|init|test [ARGUMENT...]
 
   demo    a broker, a coordinator and a node with a servo on simulated pins on this
           machine; sends the servo one task, shows what happens and the proof of it,
@@ -22,11 +23,12 @@ Usage: ./install.sh [--env DIR] [--python PROGRAM] demo|up|test [ARGUMENT...]
   up      starts what edgepanda.toml in this folder enables, and stays; where there is none,
           'edgepanda init --yes' makes one first, with a servo on simulated pins.
           Arguments go to 'edgepanda up'.
+  init    'edgepanda init' with the arguments: for a node of another machine's site.
   test    the tests. Without arguments: lint, types, unit, e2e, faults.
           './install.sh test --help' lists the parts and how to run a single test.
 
 All first say what they install, and install only what is missing:
-  Debian packages   through apt-get, as root or with sudo. demo, up: python3-venv; test: also
+  Debian packages   through apt-get, as root or with sudo. python3-venv; test: also
                     mosquitto, faketime and shellcheck. Mosquitto's own service is neither started
                     nor enabled: the tests start brokers of their own on free ports.
   an environment    for Python packages, in .venv beside this file; nothing else on the
@@ -79,7 +81,7 @@ parse() { # sets the options, the goal, and in $consumed how many arguments they
             --env=*) environment=$(absolute "${1#*=}"); shift ;;
             --python) need_value "$@"; python_wanted=$2; shift 2 ;;
             --python=*) python_wanted=${1#*=}; shift ;;
-            demo | up | test) goal=$1; shift; break ;;
+            demo | up | init | test) goal=$1; needs=${goal/init/up}; shift; break ;;
             *) fail $EXIT_USAGE "'$1' is not known here; './install.sh --help' lists the commands" ;;
         esac
     done
@@ -105,7 +107,7 @@ unlock() { exec 9<&-; }
 run() {
     export PATH="$environment/bin:$PATH:/usr/sbin:/sbin" # Debian keeps mosquitto where a user's PATH does not look
     case $goal in
-        demo) exec "$environment/bin/edgepanda" demo "$@" ;;
+        demo | init) exec "$environment/bin/edgepanda" "$goal" "$@" ;;
         up)
             [ -e edgepanda.toml ] || "$environment/bin/edgepanda" init --yes
             exec "$environment/bin/edgepanda" up "$@"
@@ -183,7 +185,7 @@ announce() { # the missing packages, the state of the environment
 }
 
 python_packages() { # the names in setup.cfg that pip installs for the goal, in one line
-    case $goal in
+    case $needs in
         demo) requirements install_requires broker demo ;;
         up) requirements install_requires broker demo gpio ;;
         test) requirements install_requires broker demo gpio test ;;
@@ -258,7 +260,7 @@ environment_state() { # new, foreign, stale, outdated or ready
         echo foreign
     elif [ "$(head -n 1 "$setup")" != "$(identity)" ]; then
         echo stale
-    elif [ -x "$environment/bin/edgepanda" ] && grep -qx "$goal $(digest)" "$setup"; then
+    elif [ -x "$environment/bin/edgepanda" ] && grep -qx "$needs $(digest)" "$setup"; then
         echo ready
     else
         echo outdated
@@ -279,8 +281,8 @@ make_environment() {
     "$python" -m venv "$environment" >&2 || fail $EXIT_UNAVAILABLE "$python could not make the environment $environment"
 }
 
-extras() { # of setup.cfg, for the goal
-    case $goal in up) echo demo,gpio ;; *) echo "$goal" ;; esac
+extras() { # of setup.cfg
+    case $needs in up) echo demo,gpio ;; *) echo "$needs" ;; esac
 }
 
 fill_environment() {
@@ -291,7 +293,7 @@ fill_environment() {
         fail $EXIT_UNAVAILABLE "pip could not install the Python packages (its reason stands above); cure that and run this again"
     {
         identity
-        case $goal in demo) served=(demo) ;; up) served=(demo up) ;; test) served=(demo up test) ;; esac
+        case $needs in demo) served=(demo) ;; up) served=(demo up) ;; test) served=(demo up test) ;; esac
         printf "%s $(digest)\n" "${served[@]}" # each needs all that the one before it needs
     } >"$environment/edgepanda-setup.new"
     mv "$environment/edgepanda-setup.new" "$environment/edgepanda-setup"

@@ -146,6 +146,7 @@ def test_up_makes_a_configuration_where_there_is_none(newcomer: Newcomer) -> Non
     assert newcomer.taken() == ["venv", "pip " + _pip_arguments("demo,gpio")]
     (newcomer.clone / "edgepanda.toml").touch()
     assert newcomer.install("up").stdout == "edgepanda up\n"
+    assert newcomer.install("init", "--node-only").stdout == "edgepanda init --node-only\n"
     assert newcomer.install("demo").stdout == "edgepanda demo\n"
     assert newcomer.taken() == []
 

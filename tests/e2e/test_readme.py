@@ -24,7 +24,7 @@ def test_the_first_screen_has_the_newcomers_two_commands() -> None:
     assert install.split("\n") == ["./install.sh demo", "./install.sh test", ""]
     assert (ROOT / "README.md").read_text().index(install) < 1500
     usage = subprocess.run([ROOT / "install.sh", "--help"], capture_output=True, text=True, check=True, timeout=30)
-    assert "demo|up|test" in usage.stdout
+    assert "demo|up|init|test" in usage.stdout
 
 
 def test_its_exit_codes_are_those_of_the_program() -> None:
