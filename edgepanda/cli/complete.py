@@ -28,6 +28,8 @@ _WORDS = {
     "device": ("add", "list", "remove", "set", "test"),
     "card": ("show", "edit", "rescan"),
     "capability": ("add", "try"),
+    "broker": ("run", "check", "user"),
+    "broker user": ("add", "list", "remove"),
 }
 
 
@@ -135,6 +137,8 @@ def _positional(command: str, before: Sequence[str], current: str, names: Names)
         return DEVICE_DRIVERS if before[0] == "add" else names.devices if before[0] in _ON_DEVICES else ()
     if command == "capability" and before:
         return _own_capability(before, names)
+    if [command, *before] == ["broker", "user"]:
+        return _WORDS["broker user"]
     once = command == "review" and len(before) == 1
     return _WORDS.get(command, ()) if once or (not before and command != "review") else ()
 

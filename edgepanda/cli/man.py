@@ -76,14 +76,20 @@ def overview_page() -> str:
 def page(known: click.Command, parent: click.Context, name: str, about: str) -> str:
     """The page of one command; subcommands are part of it."""
     context = click.Context(known, info_name=name, parent=parent)
-    lines = [*_head(f"edgepanda-{name}", about), *_command(known, context, top=True)]
-    if isinstance(known, click.Group):
-        for sub in known.list_commands(context):
-            each = known.get_command(context, sub)
-            if each is not None:
-                below = click.Context(each, info_name=sub, parent=context)
-                lines += [f".SH {_text(f'{name} {sub}'.upper())}", *_command(each, below, top=False)]
+    lines = [*_head(f"edgepanda-{name}", about), *_command(known, context, top=True), *_below(known, context, name)]
     return "\n".join([*lines, *_exits(), ".SH SEE ALSO", ".BR edgepanda (1)"]) + "\n"
+
+
+def _below(known: click.Command, context: click.Context, name: str) -> Iterable[str]:
+    """The commands of a group, and of groups in it."""
+    if not isinstance(known, click.Group):
+        return
+    for sub, each in known.commands.items():
+        inner = click.Context(each, info_name=sub, parent=context)
+        if not isinstance(each, click.Group):
+            yield f".SH {_text(f'{name} {sub}'.upper())}"
+            yield from _command(each, inner, top=False)
+        yield from _below(each, inner, f"{name} {sub}")
 
 
 def _command(known: click.Command, context: click.Context, *, top: bool) -> list[str]:

@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import click
 import pytest
@@ -33,13 +34,21 @@ def test_the_first_answers_import_nothing_large(words: list[str], said: str) -> 
     assert done.stdout.splitlines()[-1] == "0 []"
 
 
+def leaves(command: click.Command) -> Iterator[click.Command]:
+    """The command, or all commands of a group and of groups in it."""
+    if not isinstance(command, click.Group):
+        yield command
+        return
+    for each in command.commands.values():
+        yield from leaves(each)
+
+
 def test_every_command_of_the_table_is_there_and_teaches() -> None:
     for name, (module, line) in COMMANDS.items():
         command = getattr(importlib.import_module(f"edgepanda.cli.{module}"), f"{name}_command")
         assert isinstance(command, click.Command)
         assert len(f"  {name:<12} {line}") <= 100
-        commands = command.commands.values() if isinstance(command, click.Group) else [command]
-        for each in commands:
+        for each in leaves(command):
             assert "Examples:" in (each.epilog or ""), name
             assert "Exit codes:" in (each.epilog or ""), name
             assert each.help, name

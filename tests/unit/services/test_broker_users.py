@@ -25,7 +25,7 @@ def test_a_user_is_added_changed_and_removed(tmp_path: Path) -> None:
     add_user(path, "shed", GOOD, publish=("a/#",))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     add_user(path, "ha", GOOD)
-    path.write_text(path.read_text() + "# a word of mine\n")
+    path.write_text("# a word of mine\n" + path.read_text())
     add_user(path, "shed", "another one", subscribe=("b/+",), replace=True)
     users = users_in(path)
     assert (users["shed"].publish, users["shed"].subscribe) == (("a/#",), ("b/+",))
