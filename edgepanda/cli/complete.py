@@ -20,17 +20,7 @@ OLD = 300.0  # seconds after which the names are fetched again, behind the perso
 ASK_EVERY = 60.0  # seconds between two such attempts
 _TASKS = frozenset({"show", "watch", "cancel", "resolve", "review"})
 _ON_DEVICES = frozenset({"remove", "set", "test"})
-_WORDS = {
-    "nodes": ("list", "add", "remove"),
-    "audit": ("verify", "log"),
-    "completion": ("bash", "zsh", "fish"),
-    "review": ("accept", "again", "reject"),
-    "device": ("add", "list", "remove", "set", "test"),
-    "card": ("show", "edit", "rescan"),
-    "capability": ("add", "try"),
-    "broker": ("run", "check", "user"),
-    "broker user": ("add", "list", "remove"),
-}
+_WORDS = {"completion": ("bash", "zsh", "fish"), "review": ("accept", "again", "reject")}
 
 
 class Names(NamedTuple):
@@ -42,11 +32,18 @@ class Names(NamedTuple):
     capabilities: list[str]  # likewise
 
 
-def complete(words: Sequence[str], names: Names, options: dict[str, list[str]]) -> list[str]:
-    """The words that the last one of `words` can become. Pure. What ends in `=`, `.` or `/` is not finished by that.
-
-    `options`: those of the command, each with the values that it may have (empty: anything, None of them: a flag).
+class Level(NamedTuple):
+    """Where a command line has come to: the options of the command, each with the values that it may have (empty:
+    anything), and its subcommands, if one of them comes next.
     """
+
+    options: dict[str, list[str]]
+    subcommands: list[str]
+
+
+def complete(words: Sequence[str], names: Names, level: Level) -> list[str]:
+    """The words that the last one of `words` can become. Pure. What ends in `=`, `.` or `/` is not finished by that."""
+    options = level.options
     *before, current = words or [""]
     if not before:
         first = ("--help", "--version") if current.startswith("-") else COMMANDS
@@ -55,6 +52,8 @@ def complete(words: Sequence[str], names: Names, options: dict[str, list[str]]) 
         return _fitting(options, current)
     if before[-1].startswith("-") and before[-1] in options and options[before[-1]] != ["(flag)"]:
         return _fitting(_values(before[-1], names, options), current)
+    if level.subcommands:
+        return _fitting(level.subcommands, current)
     return _fitting(_positional(before[0], _plain_words(before[1:], options), current, names), current)
 
 
@@ -137,8 +136,6 @@ def _positional(command: str, before: Sequence[str], current: str, names: Names)
         return DEVICE_DRIVERS if before[0] == "add" else names.devices if before[0] in _ON_DEVICES else ()
     if command == "capability" and before:
         return _own_capability(before, names)
-    if [command, *before] == ["broker", "user"]:
-        return _WORDS["broker user"]
     once = command == "review" and len(before) == 1
     return _WORDS.get(command, ()) if once or (not before and command != "review") else ()
 
@@ -175,34 +172,46 @@ def _table(config: dict[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def options_of(words: Sequence[str]) -> dict[str, list[str]]:
-    """The options of a command, or of its subcommand: their values where those are few, `(flag)` for one without."""
+def level_of(words: Sequence[str]) -> Level:
+    """Where the words before the last one lead to."""
     path = os.path.join(cache_folder(), "options.json")
     kept = read_json(path)
     if kept.get("version") != __version__:
         kept = {"version": __version__, "commands": {}}
     name = words[0] if words else ""
     if name not in COMMANDS:
-        return {}
+        return Level({}, [])
     if name not in kept["commands"]:
         kept["commands"][name] = _read_options(name)
         write_json(path, {key: kept[key] for key in ("version", "commands")})
     found: dict[str, dict[str, list[str]]] = kept["commands"][name]
-    sub = words[1] if len(words) > 2 and words[1] in found else "show" if name == "card" else "list"
-    sub = sub if sub in found else ""
-    return found.get(sub, {})
+    at = ""
+    for word in (each for each in words[1:-1] if not each.startswith("-")):
+        if f"{at} {word}".strip() not in found:
+            break
+        at = f"{at} {word}".strip()
+    below = [each for each in found if each and each.rpartition(" ")[0] == at]
+    default = next((each for each in ("show", "list") if each in below), at)
+    return Level(found.get(at) or found.get(default, {}), [each.rpartition(" ")[2] for each in below])
 
 
 def _read_options(name: str) -> dict[str, dict[str, list[str]]]:
-    """By subcommand; that of the command itself is empty."""
+    """By the subcommand's words: `user add`; those of the command itself are empty. A group has none."""
     import click
 
     from edgepanda.cli.app import LazyGroup
 
     group = LazyGroup("edgepanda")
-    command = group.get_command(click.Context(group), name)
-    subs = command.commands if isinstance(command, click.Group) else {"": command}
-    return {sub: _options(each) for sub, each in subs.items() if each is not None}
+    found: dict[str, dict[str, list[str]]] = {}
+    todo = [("", group.get_command(click.Context(group), name))]
+    while todo:
+        at, command = todo.pop()
+        if isinstance(command, click.Group):
+            found[at] = {}
+            todo += [(f"{at} {sub}".strip(), each) for sub, each in command.commands.items()]
+        elif command is not None:
+            found[at] = _options(command)
+    return found
 
 
 def _options(command: Any) -> dict[str, list[str]]:
@@ -221,8 +230,7 @@ def main(words: Sequence[str]) -> int:
     """Print what may come next, a word a line."""
     given = next((words[at + 1] for at, word in enumerate(words[:-2]) if word == "--config"), None)
     names, old = known_names(given)
-    options = options_of([*words[:1], *(word for word in words[1:] if not word.startswith("-"))])
-    print("\n".join(complete(words, names, options)))
+    print("\n".join(complete(words, names, level_of(words))))
     sys.stdout.flush()
     if old:
         refresh(given)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgepanda.cli import complete as completing
-from edgepanda.cli.complete import Names, complete, known_names, options_of
+from edgepanda.cli.complete import Level, Names, complete, known_names, level_of
 from edgepanda.cli.names import config_path, names_path, node_names, read_json, remember_nodes, remember_tasks
 from edgepanda.model.config import find_config
 
@@ -59,21 +59,17 @@ def _of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("show ", ["t1", "t2"]),
         ("show t1 ", []),
         ("review t1 a", ["accept", "again"]),
-        ("card s", ["show"]),
         ("card show ", ["desk"]),
         ("card show desk ", []),
         ("card rescan ", ["desk"]),
         ("logs ", ["desk"]),
         ("logs desk ", []),
-        ("nodes r", ["remove"]),
         ("nodes remove ", ["desk"]),
         ("completion f", ["fish"]),
-        ("device a", ["add"]),
         ("device add ", ["servo"]),
         ("device add servo ", []),
         ("device remove ", ["led", "pan"]),
         ("device set p", ["pan"]),
-        ("capability ", ["add", "try"]),
         ("capability try ", ["say.word"]),
         ("capability try build.heavy ", ["target="]),
         ("capability add ", []),
@@ -81,7 +77,7 @@ def _of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_comes_next(line: str, found: list[str]) -> None:
-    assert complete(line.split(" "), NAMES, OPTIONS) == found
+    assert complete(line.split(" "), NAMES, Level(OPTIONS, [])) == found
 
 
 def test_names_are_kept_and_what_is_gone_goes(tmp_path: Path) -> None:
@@ -129,13 +125,23 @@ def test_the_configuration_is_found_as_everywhere(where: str, tmp_path: Path) ->
 
 
 def test_options_come_from_the_commands_and_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert options_of(["resolve", ""])["--as"] == ["succeeded", "failed", "retry"]
-    assert options_of(["tasks", ""])["--json"] == ["(flag)"]
-    assert "--online" in options_of(["nodes", ""])
-    assert "--online" not in options_of(["nodes", "add", ""])
+    assert level_of(["resolve", ""]).options["--as"] == ["succeeded", "failed", "retry"]
+    assert level_of(["tasks", ""]).options["--json"] == ["(flag)"]
+    assert "--online" in level_of(["nodes", ""]).options
+    assert "--online" not in level_of(["nodes", "add", ""]).options
     monkeypatch.setattr(completing, "_read_options", None)
-    assert "--as" in options_of(["resolve", ""])
-    assert options_of(["nothing", ""]) == {}
+    assert "--as" in level_of(["resolve", ""]).options
+    assert level_of(["nothing", ""]) == Level({}, [])
+
+
+def test_subcommands_come_from_the_commands() -> None:
+    assert complete(["config", "s"], NAMES, level_of(["config", "s"])) == ["schema", "show"]
+    assert complete(["nodes", "--online", ""], NAMES, level_of(["nodes", ""]))[:2] == ["add", "list"]
+    assert level_of(["config", "show", ""]).subcommands == []
+    assert level_of(["do", ""]).subcommands == []
+    assert complete(["broker", "user", "a"], NAMES, level_of(["broker", "user", "a"])) == ["add"]
+    groups = ("audit", "broker", "capability", "card", "config", "device", "nodes")
+    assert all(level_of([name, ""]).subcommands for name in groups)
 
 
 def test_old_names_are_fetched_by_another_process_and_not_at_every_tab(
@@ -150,7 +156,7 @@ def test_old_names_are_fetched_by_another_process_and_not_at_every_tab(
 
 
 def test_it_imports_nothing_large() -> None:
-    options_of(["do", ""])
+    level_of(["do", ""])
     program = (
         "import sys; from edgepanda.cli import main; main(['completion', 'words', '--', 'do', 'pan']); "
         "print([m for m in ('paho', 'nacl', 'rich', 'msgspec', 'click', 'asyncio', 'subprocess') if m in sys.modules])"
