@@ -467,6 +467,11 @@ class AsyncClient:
         result: dict[str, Any] = await self.request("node.get", requests.ByName(name=name))
         return result
 
+    async def rename_node(self, name: str, to: str) -> dict[str, Any]:
+        """Give a node another name; it takes it by itself, as soon as it is there."""
+        result: dict[str, Any] = await self.request("node.rename", requests.Rename(name=name, to=to))
+        return result
+
     async def logs(self, node: str, asked: requests.Logs, *, within: float | None = None) -> LogPage:
         """A page of the node's log: see `requests.Logs`."""
         hold = (within or self._answer_within) + asked.wait
@@ -600,6 +605,10 @@ class Client:
     def node(self, name: str) -> dict[str, Any]:
         """See `AsyncClient.node`."""
         return self._do(self._inner.node(name))
+
+    def rename_node(self, name: str, to: str) -> dict[str, Any]:
+        """See `AsyncClient.rename_node`."""
+        return self._do(self._inner.rename_node(name, to))
 
     def ask_node(self, node: str, method: str, params: msgspec.Struct | None = None) -> Any:
         """See `AsyncClient.ask_node`."""

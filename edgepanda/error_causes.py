@@ -184,6 +184,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "pin_conflict": ("a pin was copied from another device", "one wire is named by its number and by its chip"),
     "unknown_node": ("a misspelt name", "it was not let in yet", "it was never heard of"),
     "node_away": ("it is switched off or was stopped", "its network is down", "the broker was restarted just now"),
+    "node_busy": ("a task of the node runs still", "the outcome of one is uncertain, and waits for a person"),
     "node_restarted": ("the node was started anew between two requests", "an old request was said again by somebody"),
     "unknown_task": ("a misspelt or shortened id", "another site", "a direct command that the site was never told of"),
     "invalid_task_id": ("an id of one's own with capitals or blanks", "it is too short"),

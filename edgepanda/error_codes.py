@@ -279,6 +279,10 @@ AREAS: dict[str, dict[str, Code]] = {
         "node_away": Code(
             "The node is not connected, so it cannot be asked.", "`edgepanda nodes` says when it was last heard."
         ),
+        "node_busy": Code(
+            "The node has open attempts, whose reports would be lost.",
+            "Wait for them, or end them: one is named.",
+        ),
         "node_restarted": Code("A request was meant for an earlier start of the node, and did nothing.", "Ask again."),
         "unknown_task": Code("There is no such task.", "`edgepanda tasks` lists them."),
         "invalid_task_id": Code("This cannot name a task.", "Use 8 to 40 of a-z, 0-9 and '-'."),

@@ -126,6 +126,7 @@ def _positional(command: str, before: Sequence[str], current: str, names: Names)
         ["nodes", "remove"],
         ["card", "show"],
         ["card", "rescan"],
+        ["nodes", "rename"],
     ):
         return names.nodes
     if command == "logs":

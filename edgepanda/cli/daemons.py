@@ -49,10 +49,13 @@ def node_command(settings: Settings, accept_ledger: str | None) -> int:
         logging.getLogger().addHandler(logs)
         if accept_ledger:
             await _accept(loaded, accept_ledger)
-        daemon = NodeDaemon(loaded, site_key=site_key(loaded), on_ready=frame.ready, logs=logs)
-        announce(settings, {"process": "node", "name": daemon.name}, f"node {daemon.name}")
-        frame.on_hangup(daemon.hangup)
-        await daemon.run()
+        running = loaded
+        while True:  # a node that was renamed begins anew
+            daemon = NodeDaemon(running, site_key=site_key(running), on_ready=frame.ready, logs=logs)
+            announce(settings, {"process": "node", "name": daemon.name}, f"node {daemon.name}")
+            frame.on_hangup(daemon.hangup)
+            await daemon.run()
+            running = daemon.loaded
 
     return serve(run)
 

@@ -75,10 +75,29 @@ def _remove(settings: Settings, name: str) -> None:
         say(f"{name} is let in no longer")
 
 
+@command("rename", short_help="Give a node another name: OLD NEW", examples="edgepanda nodes rename desk lab")
+@click.argument("old")
+@click.argument("new")
+def _rename(settings: Settings, old: str, new: str) -> None:
+    """Give a node another name. Its key stays, and so do its tasks: what waits for it comes to it under the new name.
+
+    The node takes the name by itself, at once or as soon as it is connected; nothing stays under the old one on the
+    broker. What the ledger has recorded keeps the name of its time. It is refused while the node works.
+    """
+    from edgepanda.model.ids import check_name
+
+    check_name(new, "NEW")
+    done = ask(settings, lambda client: client.rename_node(old, new))
+    if settings.json:
+        emit({"name": new, "formerly": old, **done})
+    else:
+        say(f"{old} is {new} from now on; it takes the name by itself, as soon as it is connected")
+
+
 nodes_command = _Nodes(
     "nodes",
-    commands={"list": _list, "add": _add, "remove": _remove},
-    help="List the nodes, let one in, or let one in no longer. Without a subcommand it lists.",
+    commands={"list": _list, "add": _add, "rename": _rename, "remove": _remove},
+    help="List the nodes, let one in, rename one, or let one in no longer. Without a subcommand it lists.",
 )
 
 

@@ -26,6 +26,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "status": ("status", "One screen for the site: nodes, what runs and waits, what needs a person"),
         "digest": ("digest", "The same in one short answer, for programs"),
         "nodes": ("nodes", "List the nodes; let one in, or out"),
+        "rename": ("rename", "Give this machine's node another name"),
         "card": ("card", "What a node is and can do: hardware, devices, actions, limits"),
         "logs": ("logs", "What a node has logged of late, or what it logs now"),
         "audit": ("audit", "Prove the ledger, or read it"),

@@ -13,7 +13,7 @@ import msgspec
 from edgepanda import __version__
 from edgepanda.config_reload import log_changes, on_hangup, read_again
 from edgepanda.coordinator.book import Book, Live
-from edgepanda.coordinator.fleet import Fleet, Node
+from edgepanda.coordinator.fleet import Fleet, Node, rows_of
 from edgepanda.coordinator.leases import HOLDS, MARGIN, Leases, cancelled
 from edgepanda.coordinator.ledger import Ledger
 from edgepanda.coordinator.moment import Clock
@@ -104,8 +104,8 @@ class Coordinator:
 
     def _assemble(self) -> None:
         site = self._loaded.config.site
-        nodes = {peer.name: peer.kid for peer in self.peers.list.peers if peer.role == "node" and not peer.revoked}
-        self.fleet = Fleet(row for row in self.ledger.nodes() if nodes.get(row.name) == row.kid)
+        self.fleet = Fleet(rows_of(self.peers.list, self.ledger.nodes()))
+        self.fleet.former = self.peers.former
         self.bus = Bus(
             self._loaded.broker_address(),
             self.identity,
@@ -277,7 +277,13 @@ class Coordinator:
             self.book.before_flush(self.leases.match)
 
     def _on_status(self, message: Message) -> None:
-        node, status = self._node(message), message.body
+        status: messages.Status = message.body
+        if status.online and not message.retained and status.peers < self.peers.list.revision:
+            self._send_peers_to(message.name)
+        if message.name in self.peers.former:  # it does not know its new name yet, or that was its will
+            self._clear(message.name)
+            return
+        node = self._node(message)
         if self.fleet.status(node, status):
             log.info("node %s is away", message.name)
         elif status.online and not node.online and not message.retained:
@@ -348,10 +354,23 @@ class Coordinator:
             self._to_node(record.node, cancelled(record.id, record.standing.fence), True)
 
     def _send_peers(self) -> None:
+        for peer in self.peers.list.peers:
+            if peer.role == "node" and not peer.revoked:
+                self._send_peers_to(peer.name)
+        for former in self.peers.former:  # one may not know yet that it has another name
+            self._send_peers_to(former)
+            self._clear(former)
+
+    def _clear(self, former: str) -> None:
+        """Nothing stays retained under a name that a node had."""
+        if self.bus.up and former in self.peers.former:
+            for topic in topics.TABLE:
+                if topic.retain and "{node}" in topic.pattern:
+                    self.bus.clear(topic, node=former)
+
+    def _send_peers_to(self, name: str) -> None:
         try:
-            for peer in self.peers.list.peers:
-                if peer.role == "node" and not peer.revoked:
-                    self._to_node(peer.name, messages.Peers(id=new_id(), peers=self.peers.list), False)
+            self._to_node(name, messages.Peers(id=new_id(), peers=self.peers.list), False)
         except EdgePandaError as error:  # the nodes go on with the list that they have
             log.error("the list of peers cannot be sent: %s [%s]", error, error.code)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from edgepanda.coordinator.ledger import NodeRow
 from edgepanda.model.card import Card, Offer, offers
 from edgepanda.model.head import Head
 from edgepanda.model.matching import Claimant
+from edgepanda.trust.peers import PeerList
 from edgepanda.wire import messages
 from edgepanda.wire.clock import Stamp
 from edgepanda.wire.requests import NodeView
@@ -58,6 +59,14 @@ class Node:
         self.card, self.offers = card, offers(self._complete)
         self.incarnation = max(self.incarnation, card.incarnation)
 
+    def rename(self, name: str) -> None:
+        """It has another name from now on; it counts as away until it speaks under that."""
+        self.name, self.online, self.stamp, self.capabilities = name, False, None, frozenset()
+        if self.card is not None and self._complete is not None:
+            self.card = msgspec.structs.replace(self.card, node=name)
+            self._complete = msgspec.structs.replace(self._complete, node=name)
+            self.offers = offers(self._complete)
+
     def row(self) -> NodeRow:
         """The form that the ledger keeps."""
         card = msgspec.json.encode(self.card) if self.card is not None else None
@@ -95,12 +104,14 @@ class Fleet:
 
     def __init__(self, rows: Iterable[NodeRow]) -> None:
         self.nodes: dict[str, Node] = {}
+        self.former: Mapping[str, str] = {}  # names that nodes have now, by those that they had before
         self._offers: dict[str, list[Offer]] | None = None
         for row in rows:
             node = Node(row.name, row.kid)
             node.incarnation = node.claimed = row.incarnation
             if row.card:
-                node.take_card(msgspec.json.decode(row.card, type=Card))
+                card = msgspec.json.decode(row.card, type=Card)
+                node.take_card(msgspec.structs.replace(card, node=row.name))
             self.nodes[row.name] = node
 
     def node(self, name: str, kid: str) -> Node:
@@ -110,6 +121,18 @@ class Fleet:
             node = self.nodes[name] = Node(name, kid)
             self._offers = None
         return node
+
+    def rename(self, old: str, new: str) -> None:
+        """The node has another name from now on."""
+        node = self.nodes.pop(old, None)
+        if node is not None:
+            node.rename(new)
+            self.nodes[new] = node
+        self._offers = None
+
+    def called(self, name: str) -> str:
+        """The name that a node has now which was called so."""
+        return name if name in self.nodes else self.former.get(name, name)
 
     def forget(self, name: str) -> None:
         """It is no peer any longer."""
@@ -225,3 +248,18 @@ def completed(card: Card, before: Card) -> Card:
         devices={**card.devices, **devices},
         capabilities={**card.capabilities, **commands},
     )
+
+
+def rows_of(peers: PeerList, rows: Iterable[NodeRow]) -> list[NodeRow]:
+    """What is known of those who are nodes of the site now, under the names that they have now."""
+    names = {peer.kid: peer for peer in peers.peers if peer.role == "node" and not peer.revoked}
+    found: dict[str, NodeRow] = {}
+    for row in rows:
+        peer = names.get(row.kid)
+        if peer is None:
+            continue
+        if row.name == peer.name:
+            found[row.kid] = row
+        elif row.name in peer.formerly:  # the coordinator ended while it gave the new name
+            found.setdefault(row.kid, msgspec.structs.replace(row, name=peer.name))
+    return list(found.values())

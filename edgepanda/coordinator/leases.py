@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
+
 from edgepanda.coordinator.book import Book, Live
 from edgepanda.coordinator.deadlines import over_before_begin
 from edgepanda.coordinator.fleet import Fleet, Node
@@ -94,7 +96,10 @@ class Leases:
         offers = self._fleet.offers_of(record.task.capability)
         resting = {name for name, (until, _) in live.rests.items() if until > now}
         awake = {o.node: self._fleet.nodes[o.node].claimant() for o in offers if o.node not in resting}
-        offer = matching.choose(record.task, offers, awake, record.excluded)
+        task = record.task
+        if task.node is not None:  # it may have been renamed since
+            task = msgspec.structs.replace(task, node=self._fleet.called(task.node))
+        offer = matching.choose(task, offers, awake, record.excluded)
         if offer is None:
             return "not_now" if resting or record.excluded else "full"
         node = self._fleet.nodes[offer.node]

@@ -10,7 +10,18 @@ from tinydb.table import Document
 from edgepanda.documents import Documents
 from edgepanda.model.ids import check_name
 from edgepanda.trust.identity import Identity
-from edgepanda.trust.peers import Directory, Peer, PeerList, PeersError, add, revoke, sign_list, vouched
+from edgepanda.trust.peers import (
+    Directory,
+    Peer,
+    PeerList,
+    PeersError,
+    add,
+    former_names,
+    rename,
+    revoke,
+    sign_list,
+    vouched,
+)
 
 
 class PeersFile:
@@ -21,6 +32,7 @@ class PeersFile:
         self._documents = Documents(path, exclusive=True)
         self._site_key = site_key
         self.directory = Directory(site_key.public)
+        self.former: dict[str, str] = {}  # names that nodes have now, by those that they had before
         self.list = self._signed(self._load(site))
 
     def add(self, peer: Peer) -> None:
@@ -37,6 +49,10 @@ class PeersFile:
     def revoke(self, name: str) -> None:
         """Let this peer in no longer. Raises `PeersError` (`unknown_peer`)."""
         self._keep(revoke(self.list, name))
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a node another name. Raises `PeersError`: `invalid_name`, `unknown_node`, `name_taken`."""
+        self._keep(rename(self.list, old, check_name(new, "to")))
 
     def close(self) -> None:
         """Give up the right to write."""
@@ -56,4 +72,5 @@ class PeersFile:
 
     def _signed(self, peers: PeerList) -> PeerList:
         self.directory.replace(peers)
+        self.former = former_names(peers)
         return sign_list(self._site_key, peers)

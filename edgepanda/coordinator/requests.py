@@ -17,6 +17,7 @@ from edgepanda.coordinator.deadlines import Now, begin
 from edgepanda.coordinator.fleet import Fleet
 from edgepanda.coordinator.peers import PeersFile
 from edgepanda.coordinator.record import Record
+from edgepanda.coordinator.rename import check_waiting, rename
 from edgepanda.coordinator.submit import accept
 from edgepanda.coordinator.task_filter import Narrow
 from edgepanda.errors import EdgePandaError
@@ -83,6 +84,7 @@ class Requests:
             "task.review": self._review,
             "node.list": self._node_list,
             "node.get": self._node_get,
+            "node.rename": self._node_rename,
             "digest": self._digest,
             "ledger.verify": self._verify,
             "peers.list": self._peers_list,
@@ -391,6 +393,10 @@ class Requests:
         peer = self._peers.directory.get(node.kid)  # whoever asks the node itself knows its answer by this key
         answer(msgspec.structs.replace(view, key=peer.key if peer else "", incarnation=node.incarnation))
 
+    def _node_rename(self, p: requests.Rename, sender: Peer, answer: Answer, refuse: Refuse) -> None:
+        rename(self._book, self._fleet, self._peers, p.name, p.to)
+        self._peers_done("renamed", {"by": sender.name, "name": p.name, "to": p.to}, answer, refuse)
+
     def _digest(self, _p: requests.NoParams, _sender: Peer, answer: Answer, _refuse: Refuse) -> None:
         live = [entry.record for entry in self._book.live.values()]
         held = (State.LEASED, State.RUNNING)
@@ -436,9 +442,10 @@ class Requests:
                 f"this key is {known.name!r} ({known.role}) already",
                 code="key_known",
                 where="peer.key",
-                cure=f"each machine has a key of its own; to give this one another name: `edgepanda nodes remove "
-                f"{known.name}`, then add it",
+                cure=f"each machine has a key of its own; to give this one another name: `edgepanda nodes rename "
+                f"{known.name} {p.peer.name}`",
             )
+        check_waiting(self._book, self._peers, p.peer.name, known.name if known else "")
         self._peers.add(p.peer)
         data = {"by": sender.name, "name": p.peer.name, "role": p.peer.role, "key": p.peer.key}
         self._peers_done("joined", data, answer, refuse)
@@ -453,6 +460,7 @@ class Requests:
         self._peers_done("revoked", {"by": sender.name, "name": p.name}, answer, refuse)
 
     def _peers_done(self, kind: str, data: dict[str, Any], answer: Answer, refuse: Refuse) -> None:
+        self._fleet.former = self._peers.former
         self._book.decision(kind, data)
         self._peers_changed()
         self._book.then(lambda: answer({"revision": self._peers.list.revision}), refuse)

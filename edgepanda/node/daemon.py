@@ -67,8 +67,12 @@ class DirectCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     criteria: tuple[str, ...] = ()
 
 
+class _RenamedError(Exception):
+    """The site has another name for this node."""
+
+
 class NodeDaemon:
-    """One node. `await run()` serves until cancelled."""
+    """One node. `await run()` serves until cancelled, or until the node has another name."""
 
     def __init__(
         self,
@@ -82,10 +86,10 @@ class NodeDaemon:
 
         Raises `EdgePandaError`: `storage_locked` when another daemon has this identity, and what files can raise.
         """
-        self._loaded, self._on_ready = loaded, on_ready
-        self._settings = loaded.require_node()  # as last reloaded
+        self.loaded, self._on_ready = loaded, on_ready  # as last reloaded
+        self._settings = loaded.require_node()
         self.identity = Identity.load_or_create(node_key_path(loaded))
-        self.name = node_name(loaded, self.identity)
+        wanted = node_name(loaded, self.identity)
         self.journal = Journal.open(loaded.state_dir / "journal.db")
         self._memory = Memory(loaded.state_dir / "positions.json")
         self._inventory = Inventory(loaded.state_dir / "hardware.json", on_change=self._card_changed)
@@ -93,9 +97,11 @@ class NodeDaemon:
             loaded.state_dir / "node-peers.json",
             name=loaded.config.site.name,
             key=site_key,
-            me=Peer(key=encode_key(self.identity.public), name=self.name, role="node"),
+            me=Peer(key=encode_key(self.identity.public), name=wanted, role="node"),
             journal=self.journal,
         )
+        self.name = self._site.name_here or wanted
+        self._renamed = asyncio.Event()
         self._reporter = Reporter(self.journal, self.name)
         arbiter = Arbiter()
         self._devices = Devices(
@@ -144,7 +150,11 @@ class NodeDaemon:
     # life
 
     async def run(self) -> None:
-        """Serve until cancelled; then drain, bring the devices to their safe state, and say goodbye."""
+        """Serve until cancelled; then drain, bring the devices to their safe state, and say goodbye.
+
+        Returns where the site has another name for this node: another daemon takes that, and everything else, over.
+        """
+        self._say_name()
         await self._listen()
         self._card_changed()
         self._bus.start()
@@ -153,11 +163,27 @@ class NodeDaemon:
         beating = asyncio.create_task(self._beat())
         self._spawn(self._inventory.look())
         self._hotplug.start()
+        renamed = asyncio.create_task(self._until_renamed())
         self._on_ready()
         try:
-            await asyncio.gather(opening, ticking, beating)
+            await asyncio.gather(opening, ticking, beating, renamed)
+        except _RenamedError:
+            log.warning("the site calls this node %s from now on", self._site.name_here)
         finally:
-            await asyncio.shield(self._stop([opening, ticking, beating]))
+            await asyncio.shield(self._stop([opening, ticking, beating, renamed]))
+
+    def _say_name(self) -> None:
+        wanted = self._settings.name
+        if wanted not in ("", self.name):
+            log.warning(
+                "this node is %s at its site, whatever its configuration says: `edgepanda rename %s` changes both",
+                self.name,
+                wanted,
+            )
+
+    async def _until_renamed(self) -> None:
+        await self._renamed.wait()
+        raise _RenamedError
 
     async def _look_again(self) -> None:
         """Hardware has come or gone."""
@@ -191,14 +217,15 @@ class NodeDaemon:
         self._hotplug.close()
         self._say_claim()
         await self.attempts.drain(self._settings.drain)
-        for task in loops:
+        ending = [*loops, *self._background]
+        for task in ending:
             task.cancel()
-        await asyncio.gather(*loops, return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)
         await self._socket.stop()
         self._requests.close()
         await self._devices.close()
         await self._reporter.flush()
-        if self._bus.up:
+        if self._bus.up and not self._renamed.is_set():
             self._bus.retain(topics.STATUS, self._status_body(False), node=self.name)
         await self._bus.stop()
         self._memory.close()
@@ -207,9 +234,9 @@ class NodeDaemon:
         self.journal.close()
 
     def _make_bus(self) -> Bus:
-        site = self._loaded.config.site
+        site = self.loaded.config.site
         bus = Bus(
-            self._loaded.broker_address(),
+            self.loaded.broker_address(),
             self.identity,
             self._site.directory,
             site=site.name,
@@ -230,7 +257,9 @@ class NodeDaemon:
     # what we say
 
     def _status_body(self, online: bool) -> messages.Status:
-        return messages.Status(id=new_id(), online=online, boot=boot_id(), incarnation=self.journal.incarnation)
+        return messages.Status(
+            id=new_id(), online=online, boot=boot_id(), incarnation=self.journal.incarnation, peers=self._site.revision
+        )
 
     def _card_changed(self) -> None:
         """A driver has said something of itself: a card that differs gets the next revision."""
@@ -254,6 +283,7 @@ class NodeDaemon:
         await on_hangup(log, lambda: self._reloader.reload({}))
 
     def _take(self, loaded: Loaded) -> None:
+        self.loaded = loaded
         self._settings = loaded.require_node()
         self._card_changed()
         self._say_claim()
@@ -362,6 +392,8 @@ class NodeDaemon:
                 self._on_ack(body)
             case messages.Peers():
                 self._site.take_peers(body.peers)
+                if self._site.name_here not in ("", self.name):
+                    self._renamed.set()
             case messages.Ask():
                 self._on_ask(body)
 

@@ -17,6 +17,17 @@ from edgepanda.trust.peers import Directory, Peer, PeerList, check_list
 log = logging.getLogger("edgepanda.node")
 
 
+def name_at_site(path: Path, key: str) -> str:
+    """The name that the list of peers in this file has for a key; empty if there is none. The file may be in use."""
+    stored = Documents(path).table("peers").get(doc_id=1)
+    return _name_of(msgspec.convert(dict(stored), PeerList) if stored else None, key)
+
+
+def _name_of(peers: PeerList | None, key: str) -> str:
+    listed = peers.peers if peers is not None else ()
+    return next((p.name for p in listed if p.key == key and not p.revoked), "")
+
+
 class Site:
     """Checks coordinators against what this node has seen before, and lists of peers against the last one."""
 
@@ -24,13 +35,24 @@ class Site:
         self._documents = Documents(path, exclusive=True)
         self._name, self._key, self._me, self._journal = name, key, me, journal
         self._waited = 0  # beats since we claim work, without an answer
-        self.directory = Directory(key, me)
         self.epoch = 0  # of the coordinator that we claim work from now; 0: none
         self.proven = False  # it has answered a claim of ours, so its leases are obeyed
         self.problem: EdgePandaError | None = None  # why we obey none
         stored = self._documents.table("peers").get(doc_id=1)
         self._peers = msgspec.convert(dict(stored), PeerList) if stored else None
+        self._me = msgspec.structs.replace(me, name=self.name_here or me.name)
+        self.directory = Directory(key, self._me)
         self.directory.replace(self._peers)
+
+    @property
+    def name_here(self) -> str:
+        """The name that the site's list of peers has for this node's key; empty if it has none."""
+        return _name_of(self._peers, self._me.key)
+
+    @property
+    def revision(self) -> int:
+        """Of the list of peers; 0: there is none yet."""
+        return self._peers.revision if self._peers is not None else 0
 
     async def meet(self, epoch: int, ledger: str) -> bool:
         """A coordinator of this ledger and epoch speaks. True if we may claim work from it.

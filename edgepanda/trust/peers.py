@@ -22,7 +22,9 @@ class PeersError(EdgePandaError):
 
 
 class Peer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Somebody who may speak at the site. `added_by` and `proof` show which operator let an operator in."""
+    """Somebody who may speak at the site. `added_by` and `proof` show which operator let an operator in; `formerly` has
+    the names that a node had before, as long as nobody else has taken them.
+    """
 
     key: str
     name: str
@@ -31,6 +33,7 @@ class Peer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     revoked: bool = False
     added_by: str = ""
     proof: str = ""
+    formerly: tuple[str, ...] = ()
 
     @property
     def kid(self) -> str:
@@ -128,6 +131,23 @@ def _accepted_operators(new: PeerList, known: PeerList) -> set[str]:
 def add(peers: PeerList, peer: Peer) -> PeerList:
     """The next revision with this peer in it. Raises `PeersError` (`name_taken`) when another key has the name."""
     decode_key(peer.key)
+    former = {name for known in peers.peers if known.key == peer.key for name in known.formerly}
+    return _put(peers, msgspec.structs.replace(peer, formerly=tuple(sorted(former - {peer.name}))))
+
+
+def rename(peers: PeerList, old: str, new: str) -> PeerList:
+    """The next revision with a node under another name. Raises `PeersError`: `unknown_node`, `name_taken`."""
+    found = [p for p in peers.peers if p.name == old and p.role == "node" and not p.revoked]
+    if not found:
+        raise PeersError(
+            f"there is no node {old!r}", code="unknown_node", where="name", cure="`edgepanda nodes` lists the nodes"
+        )
+    former = {*found[0].formerly, old} - {new}
+    return _put(peers, msgspec.structs.replace(found[0], name=new, formerly=tuple(sorted(former))))
+
+
+def _put(peers: PeerList, peer: Peer) -> PeerList:
+    """The next revision with this entry for its key; a name that it takes is nobody's former one any longer."""
     for other in peers.peers:
         if other.name == peer.name and other.key != peer.key and not other.revoked:
             raise PeersError(
@@ -136,8 +156,17 @@ def add(peers: PeerList, peer: Peer) -> PeerList:
                 where="name",
                 cure=f"choose another name, or first `edgepanda nodes remove {peer.name}` if its key was made anew",
             )
-    kept = tuple(p for p in peers.peers if p.key != peer.key)
+    kept = []
+    for other in peers.peers:
+        former = tuple(name for name in other.formerly if name != peer.name)
+        if other.key != peer.key:
+            kept.append(msgspec.structs.replace(other, formerly=former))
     return msgspec.structs.replace(peers, revision=peers.revision + 1, peers=(*kept, peer), signature="")
+
+
+def former_names(peers: PeerList) -> dict[str, str]:
+    """The name that each renamed node has now, by those that it had before."""
+    return {former: peer.name for peer in peers.peers if not peer.revoked for former in peer.formerly}
 
 
 def revoke(peers: PeerList, name: str) -> PeerList:

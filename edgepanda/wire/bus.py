@@ -189,6 +189,10 @@ class Bus:
         where = topic.at(**names)
         self._publish(topic, where, [_encoded(body)], retain=True)
 
+    def clear(self, topic: Topic, **names: str) -> None:
+        """Take away what is retained there."""
+        self.link.publish(self._base + topic.at(**names), b"", qos=topic.qos, retain=True)
+
     def _publish(self, topic: Topic, where: str, bodies: list[bytes], *, retain: bool) -> None:
         self.link.publish(self._base + where, self._seal(where, bodies), qos=topic.qos, retain=retain)
 
@@ -301,7 +305,7 @@ class Bus:
         decode = _decoders.get(head.type)
         if decode is None:
             raise EnvelopeError(f"unknown type {head.type!r}", code="unsupported", where=found.topic.pattern)
-        if not topics.may_say(found, head.type, sender.role, sender.name, sender.kid):
+        if not topics.may_say(found, head.type, sender.role, sender.name, sender.kid, sender.formerly):
             raise EnvelopeError(
                 f"{sender.name} ({sender.role}) may not say {head.type!r}",
                 code="not_allowed",

@@ -131,6 +131,7 @@ class Status(Body, frozen=True, kw_only=True, tag="status"):
     online: bool
     boot: str
     incarnation: int
+    peers: int = 0  # revision of the list of peers that it has
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):

@@ -107,6 +107,13 @@ class ByName(Params, frozen=True, kw_only=True):
     name: str
 
 
+class Rename(Params, frozen=True, kw_only=True):
+    """`node.rename`: a node gets another name; its key stays."""
+
+    name: str
+    to: str
+
+
 class NoParams(Params, frozen=True, kw_only=True):
     """`node.list`, `digest`, `ledger.verify`, `peers.list`."""
 
@@ -217,6 +224,7 @@ METHODS: dict[str, tuple[type[Params], frozenset[Role], bool]] = {
     "task.review": (Review, frozenset({"operator"}), True),
     "node.list": (NoParams, frozenset({"operator", "client", "voice"}), False),
     "node.get": (ByName, frozenset({"operator", "client", "voice"}), False),
+    "node.rename": (Rename, frozenset({"operator"}), True),
     "digest": (NoParams, frozenset({"operator", "client", "voice"}), False),
     "ledger.verify": (NoParams, frozenset({"operator", "client"}), False),
     "peers.list": (NoParams, frozenset({"operator", "client"}), False),

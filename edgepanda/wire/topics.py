@@ -103,13 +103,15 @@ def find(below_base: str) -> Found | None:
     return None
 
 
-def may_say(found: Found, body_type: str, role: Role, name: str, kid: str = "") -> bool:
+def may_say(found: Found, body_type: str, role: Role, name: str, kid: str = "", formerly: tuple[str, ...] = ()) -> bool:
     """True if a peer of this role, name and key may say this there: a node only below its own name, and who asks a
-    node only below the id of its own key.
+    node only below the id of its own key. Below a name that a node had `formerly` it may say its status, so that it
+    can be told its new one.
     """
     roles = found.topic.says.get(body_type)
     if roles is None or role not in roles:
         return False
     if role == "node":
-        return "{node}" not in found.topic.pattern or found.node == name
+        own = found.node == name or (body_type == "status" and found.node in formerly)
+        return own or "{node}" not in found.topic.pattern
     return role == "site" or not found.client or found.client == kid

@@ -165,7 +165,7 @@ class Desk:
     # clients
 
     def ask(self, method: str, *, by: Peer | None = None, counter: int | None = None, **params: Any) -> str:
-        changes = method in ("task.cancel", "task.resolve", "task.review", "peers.add", "peers.remove")
+        changes = method in ("task.cancel", "task.resolve", "task.review", "peers.add", "peers.remove", "node.rename")
         if changes and counter is None:
             self.counter += 1
             counter = self.counter

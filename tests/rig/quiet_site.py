@@ -154,6 +154,9 @@ class QuietBus:
     def retain(self, topic: Topic, body: messages.Body, **names: str) -> None:
         self._put(topic, next(iter(names.values()), ""), msgspec.json.encode(body), retain=True)
 
+    def clear(self, _topic: Topic, **_names: str) -> None:
+        """Nothing is kept here that could be cleared."""
+
     def deliver(self, topic: Topic, body: messages.Body, **names: str) -> None:
         encoded, name = msgspec.json.encode(body), next(iter(names.values()), "")
         self.pending[body.id] = (topic, name, encoded)

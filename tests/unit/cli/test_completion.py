@@ -65,6 +65,7 @@ def _of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("logs ", ["desk"]),
         ("logs desk ", []),
         ("nodes remove ", ["desk"]),
+        ("nodes rename ", ["desk"]),
         ("completion f", ["fish"]),
         ("device add ", ["servo"]),
         ("device add servo ", []),

@@ -14,6 +14,8 @@ from edgepanda.trust.peers import (
     PeersError,
     add,
     check_list,
+    former_names,
+    rename,
     revoke,
     sign_list,
     vouch,
@@ -173,3 +175,33 @@ def test_nobody_becomes_the_site_by_an_entry_in_the_list():
     directory.replace(listed(6, peer(BOB, "site", "site"), peer(SITE, "shadow", "node")))
     assert directory.get(BOB.kid) is None
     assert directory.get(SITE.kid).role == "site"
+
+
+def test_a_renamed_node_keeps_its_key_and_is_known_by_its_former_names():
+    first = rename(KNOWN, "pi", "lab")
+    second = rename(first, "lab", "attic")
+    (node,) = [p for p in second.peers if p.role == "node"]
+    assert (node.name, node.key, node.formerly) == ("attic", encode_key(NODE.public), ("lab", "pi"))
+    assert second.revision == KNOWN.revision + 2
+    assert former_names(second) == {"lab": "attic", "pi": "attic"}
+    accept(sign_list(SITE, second), KNOWN)
+    back = rename(second, "attic", "pi")
+    assert former_names(back) == {"attic": "pi", "lab": "pi"}
+    assert former_names(revoke(back, "pi")) == {}
+
+
+def test_a_former_name_that_somebody_takes_is_nobodys_former_one():
+    renamed = rename(KNOWN, "pi", "lab")
+    taken = add(renamed, peer(BOB, "pi", "node", formerly=("alice", "lab")))  # its own word is not believed
+    assert former_names(taken) == {}
+    assert former_names(add(renamed, peer(NODE, "lab", "node"))) == {"pi": "lab"}  # let in again
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [("nobody", "lab", "unknown_node"), ("alice", "lab", "unknown_node"), ("pi", "alice", "name_taken")],
+)
+def test_what_cannot_be_renamed(old: str, new: str, code: str):
+    with pytest.raises(PeersError) as caught:
+        rename(KNOWN, old, new)
+    assert caught.value.code == code

@@ -101,6 +101,15 @@ def test_a_node_speaks_only_below_its_own_name(topic):
             assert not may_say(found, kind, "node", other)
 
 
+def test_a_renamed_node_says_its_status_under_its_old_name_and_nothing_else():
+    for topic in TABLE:
+        found = find(topic.at(node="old", client="x"))
+        assert found is not None
+        for kind in topic.says if "{node}" in topic.pattern else ():
+            assert may_say(found, kind, "node", "new", formerly=("old",)) is (kind == "status")
+            assert not may_say(found, kind, "node", "new", formerly=("other",))
+
+
 def test_who_asks_a_node_asks_below_its_own_key():
     found = find(topics.NODE_REQUEST.at(node="pi", client="mykey"))
     assert found is not None
