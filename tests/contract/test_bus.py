@@ -26,7 +26,7 @@ from edgepanda.wire import link as link_module
 from edgepanda.wire.bus import Bus, Message, Refused
 from edgepanda.wire.link import Link
 from edgepanda.wire.topics import Topic
-from tests.rig.brokers import Embedded, Mosquitto, Process, has_ipv6
+from tests.rig.brokers import Embedded, Mosquitto, Process, Secured, has_ipv6
 from tests.rig.certificates import Authority
 
 SITE, NODE, OTHER, OPERATOR, STRANGER = (Identity.create() for _ in range(5))
@@ -40,7 +40,11 @@ PEERS = PeerList(
     revision=1,
     peers=tuple(Peer(key=encode_key(who.public), name=name, role=role) for who, name, role in ROLES),
 )
-KINDS = [pytest.param(Mosquitto, id="mosquitto"), pytest.param(Embedded, id="embedded")]
+KINDS = [
+    pytest.param(Mosquitto, id="mosquitto"),
+    pytest.param(Embedded, id="embedded"),
+    pytest.param(Secured, id="secured"),
+]
 WORD = "s:e/c@r#t%41"
 _bases = itertools.count()
 
@@ -122,7 +126,7 @@ async def seated(
     **names: str,
 ) -> AsyncIterator[Seat]:
     """A running bus that listens to these topics; stopped at the end."""
-    address = parse_broker(broker.url) if isinstance(broker, Process) else broker
+    address = broker.address if isinstance(broker, Process) else broker
     seat = Seat(address, who, base, process, directory)
     seat.listen(*wanted, **names)
     seat.bus.start()
@@ -142,7 +146,7 @@ async def raw_client(
     """A connection that says any bytes."""
     up = asyncio.Event()
     link = Link(
-        parse_broker(broker.url) if isinstance(broker, Process) else broker,
+        broker.address if isinstance(broker, Process) else broker,
         f"raw-{os.urandom(6).hex()}",
         subscriptions=[(topic, 1)] if topic else [],
         will=lambda: None,
@@ -459,16 +463,18 @@ async def test_a_broker_that_comes_later_is_found(own_broker, base):
 
 CHILD = """
 import asyncio, sys
-from edgepanda.model.broker import parse_broker
+import msgspec
+from edgepanda.model.broker import BrokerAddress
 from edgepanda.trust.identity import Identity
 from edgepanda.trust.peers import Directory
 from edgepanda.wire import messages, topics
 from edgepanda.wire.bus import Bus
 
-async def main(url, base, seed):
+async def main(address, base, seed):
     me, up = Identity(bytes.fromhex(seed)), asyncio.Event()
     will = messages.Status(id="will", online=False, boot="this boot", incarnation=7)
-    bus = Bus(parse_broker(url), me, Directory(me.public), site="home", process="n", base=base,
+    bus = Bus(msgspec.json.decode(address, type=BrokerAddress), me, Directory(me.public),
+              site="home", process="n", base=base,
               will=lambda: (topics.STATUS, {"node": "pi"}, will), on_up=up.set)
     bus.start()
     await up.wait()
@@ -482,8 +488,9 @@ asyncio.run(main(*sys.argv[1:]))
 
 @contextlib.asynccontextmanager
 async def child(broker: Process, base: str, seed: bytes) -> AsyncIterator[asyncio.subprocess.Process]:
+    address = msgspec.json.encode(broker.address).decode()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", CHILD, broker.url, base, seed.hex(), stdin=asyncio.subprocess.PIPE
+        sys.executable, "-c", CHILD, address, base, seed.hex(), stdin=asyncio.subprocess.PIPE
     )
     try:
         yield process
@@ -650,8 +657,8 @@ async def test_several_messages_in_one_tls_record_are_all_read(tmp_path: Path):
 @pytest.mark.parametrize("kind", KINDS)
 async def test_ipv6(kind: type[Process]):
     with kind("::1") as broker:
-        assert broker.url == f"mqtt://[::1]:{broker.port}"
-        assert await refusal(parse_broker(broker.url)) == ""
+        assert broker.url == f"{broker.scheme}://[::1]:{broker.port}"
+        assert await refusal(broker.address) == ""
 
 
 @pytest.mark.parametrize("scheme", ["mqtt", "mqtts"])

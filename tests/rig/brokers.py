@@ -23,6 +23,9 @@ import threading
 from pathlib import Path
 from typing import Self
 
+import msgspec
+
+from edgepanda.model.broker import BrokerAddress, parse_broker
 from tests.rig.certificates import Authority
 
 PATIENCE = 10.0  # seconds within which a broker is up, or gone
@@ -80,6 +83,11 @@ class Process:
         """Where clients find it, without user and password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
+
+    @property
+    def address(self) -> BrokerAddress:
+        """How clients reach it."""
+        return parse_broker(self.url)
 
     @property
     def pid(self) -> int:
@@ -254,6 +262,39 @@ class Embedded(Process):
 
     def command(self) -> list[str]:
         return [sys.executable, str(Path(__file__).with_name("embedded_broker.py")), self.host, str(self.port)]
+
+
+class Secured(Embedded):
+    """The same with TLS and one user, `panda`; `address` has what a client needs."""
+
+    scheme = "mqtts"
+    PASSWORD = "s:e/c@r#t%41"  # noqa: S105 of tests; its hash is the weakest, which is quick
+    HASH = "$argon2id$v=19$m=8,t=1,p=1$oYviwcSHnoQISo4LDxC4NQ$UdB/8/Eatkg9oHQSyhwuEpZ0NMcNQil0DrK2yVdwwtI"
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__(host)
+        self._folder = tempfile.TemporaryDirectory(prefix="embedded-")
+        authority = Authority()
+        certificate, key = authority.issue(["localhost", "127.0.0.1", "::1"])
+        users = f'[users.panda]\npassword = "{self.HASH}"\n'
+        for name, text in (("ca", authority.certificate), ("cert", certificate), ("key", key)):
+            _write_secret(self._path(f"{name}.pem"), text)
+        _write_secret(self._path("users.toml"), users)
+
+    def _path(self, name: str) -> Path:
+        return Path(self._folder.name) / name
+
+    @property
+    def address(self) -> BrokerAddress:
+        secrets = {"username": "panda", "password": self.PASSWORD, "ca_file": str(self._path("ca.pem"))}
+        return msgspec.structs.replace(super().address, **secrets)
+
+    def command(self) -> list[str]:
+        return [*super().command(), self._folder.name]
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self._folder.cleanup()
 
 
 def _told_to_end(process: subprocess.Popen[str], sign: signal.Signals) -> bool:

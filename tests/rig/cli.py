@@ -24,6 +24,7 @@ class Person:
         self.home, self.folder, self.temporary = folder / "home", folder / "here", folder / "tmp"
         for each in (self.home, self.folder, self.temporary):
             each.mkdir(parents=True)
+        self.prefix: list[str] = []  # words before each command, as `Network.prefix`
         self._started: list[Running] = []
 
     def close(self) -> None:
@@ -42,7 +43,7 @@ class Person:
     def run(self, *words: str, within: float = PATIENCE) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         return subprocess.run(
-            [sys.executable, "-m", "edgepanda", *words],
+            [*self.prefix, sys.executable, "-m", "edgepanda", *words],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -65,7 +66,7 @@ class Person:
     def start(self, *words: str, more: dict[str, str] | None = None) -> Running:
         """Start a command that goes on; `more`: variables of its environment."""
         process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "edgepanda", *words],
+            [*self.prefix, sys.executable, "-u", "-m", "edgepanda", *words],
             cwd=self.folder,
             env=self.environment | (more or {}),
             stdin=subprocess.DEVNULL,
