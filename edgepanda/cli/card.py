@@ -10,7 +10,8 @@ import click
 from edgepanda.cli.card_edit import edit_command
 from edgepanda.cli.card_rescan import rescan_command
 from edgepanda.cli.cards import fetch_nodes, offers_of
-from edgepanda.cli.common import Settings, ask, command, quiet
+from edgepanda.cli.common import Settings, ask, command, label_option, node_argument, quiet
+from edgepanda.cli.nodes import suits
 from edgepanda.cli.out import coloured, emit, fields, plain, say
 from edgepanda.errors import EdgePandaError
 
@@ -32,9 +33,10 @@ class _Card(click.Group):
     short_help="What a node is and can do",
     examples="edgepanda card\nedgepanda card show desk\nedgepanda card --all\nedgepanda card show desk --json",
 )
-@click.argument("node", required=False)
+@node_argument
 @click.option("--all", "everyone", is_flag=True, help="All nodes of the site.")
-def _show(settings: Settings, node: str | None, everyone: bool) -> None:
+@label_option("Only nodes of the site with this label.")
+def _show(settings: Settings, node: str | None, everyone: bool, labels: dict[str, str]) -> None:
     """Show the card of NODE, or of this machine's node: hardware with what can be used and why the rest cannot, devices
     with their state, actions with arguments, units and limits, capabilities.
 
@@ -43,12 +45,13 @@ def _show(settings: Settings, node: str | None, everyone: bool) -> None:
     """
     if node and everyone:
         raise click.UsageError("name a node, or take --all")
-    own = None if node or everyone else asyncio.run(_own(settings))
+    own = None if node or everyone or labels else asyncio.run(_own(settings))
     found = [own] if own is not None else ask(settings, lambda client: fetch_nodes(client, node))
+    found = [each for each in found if suits(each, labels, None)]
     if settings.json:
-        emit(found[0] if node or own is not None else {"nodes": found})
+        emit(found[0] if found and (node or own is not None) else {"nodes": found})
     elif not found:
-        say("no node has said anything yet")
+        say("no such node" if labels else "no node has said anything yet")
     else:
         for each in found:
             _print(each)
@@ -65,7 +68,7 @@ async def _own(settings: Settings) -> dict[str, Any] | None:
     if loaded.config.node is None:
         return None
     try:
-        status = await LocalNode.of(loaded).request("status", {}, within=OWN_WITHIN)
+        status = await LocalNode.of(loaded).request("status", {}, within=settings.timeout or OWN_WITHIN)
     except EdgePandaError as error:
         if error.code != "no_answer":
             raise

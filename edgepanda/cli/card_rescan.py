@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from edgepanda.cli.common import Settings, ask, command, quiet
+from edgepanda.cli.common import Settings, ask, command, node_argument, quiet
 from edgepanda.cli.out import coloured, emit, hint, say
 
 WITHIN = 40.0  # seconds: the node scans for 20 at most, and a driver may take 10 to open a device
@@ -23,7 +23,7 @@ class _Asked(msgspec.Struct, frozen=True):
     short_help="Look at the hardware again, and at what cannot be used",
     examples="edgepanda card rescan\nedgepanda card rescan --forget\nedgepanda card rescan shed",
 )
-@click.argument("node", required=False)
+@node_argument
 @click.option("--forget", is_flag=True, help="Take hardware that is gone off the card; else it stays as unavailable.")
 def rescan_command(settings: Settings, node: str | None, forget: bool) -> None:
     """Have this machine's node, or NODE, scan its hardware again and probe again what could not be used.

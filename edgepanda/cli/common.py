@@ -46,6 +46,14 @@ def duration(text: str) -> float:
     return float(found[1]) * _UNITS[found[2] or ""]
 
 
+def time_out(text: str) -> float:
+    """Seconds of a --timeout: as `duration`, and more than none."""
+    seconds = duration(text)
+    if not seconds:
+        raise click.BadParameter("a time-out is longer than 0")
+    return seconds
+
+
 def _pairs(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for text in given:
@@ -63,6 +71,24 @@ def label_option(about: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     return click.option(
         "--label", "labels", multiple=True, metavar="NAME=VALUE", callback=_pairs, help=f"{about} Repeatable."
     )
+
+
+def node_option(about: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option --node of every command that has one; the function gets `node`, a name or None."""
+    return click.option("--node", metavar="NODE", help=about)
+
+
+def node_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """NODE as an argument or, as other commands have it, as --node; the function gets `node`, a name or None."""
+
+    @functools.wraps(function)
+    def wrapped(settings: Settings, node: str | None, named: str | None, **rest: Any) -> Any:
+        if node and named and node != named:
+            raise click.UsageError(f"{node} and --node {named} name two nodes")
+        return function(settings, node=node or named, **rest)
+
+    option = click.option("--node", "named", metavar="NODE", help="The same as NODE.")
+    return click.argument("node", metavar="[NODE]", required=False)(option(wrapped))
 
 
 def command(
@@ -93,7 +119,7 @@ def command(
             click.option("-v", "--verbose", is_flag=True, help="Say more on standard error."),
         ]
         if timeout_help:
-            options.insert(2, click.option("--timeout", type=duration, metavar="TIME", help=timeout_help))
+            options.insert(2, click.option("--timeout", type=time_out, metavar="TIME", help=timeout_help))
         shaped: Callable[..., Any] = wrapped
         for option in reversed(options):
             shaped = option(shaped)

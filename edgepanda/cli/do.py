@@ -11,7 +11,7 @@ import msgspec
 
 from edgepanda.cli.arguments import find_offer, parse_args
 from edgepanda.cli.cards import fetch_offers, offers_of
-from edgepanda.cli.common import Settings, command, label_option, quiet
+from edgepanda.cli.common import Settings, command, label_option, node_option, quiet
 from edgepanda.cli.exits import FAILED, OK, task_code
 from edgepanda.cli.follow import Followed, View, detaching, follow, live_view, show_result
 from edgepanda.cli.local import LocalNode
@@ -65,7 +65,7 @@ def _on(node: str | None, target: str) -> str:
 )
 @click.argument("target")
 @click.argument("words", nargs=-1, metavar="[VALUE | NAME=VALUE]...")
-@click.option("--node", help="This node only; the same as NODE/ in front of the target.")
+@node_option("This node only; the same as NODE/ in front of the target.")
 @label_option("Nodes or devices with this label.")
 def do_command(
     settings: Settings, target: str, words: tuple[str, ...], node: str | None, labels: dict[str, str]

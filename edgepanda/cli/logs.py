@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from edgepanda.cli.common import Settings, ask, command, quiet
+from edgepanda.cli.common import Settings, ask, command, node_argument, quiet
 from edgepanda.cli.exits import INTERRUPTED, UNREACHABLE, exit_code
 from edgepanda.cli.local import CONNECT_WITHIN, LocalNode
 from edgepanda.cli.out import clock, emit, hint, say
@@ -42,7 +42,7 @@ class Source(NamedTuple):
     """,
     timeout_help="How long to wait for an answer (default: 10s).",
 )
-@click.argument("node", required=False)
+@node_argument
 @click.option("--task", metavar="ID", help="Only lines of this task; without NODE from each node that had an attempt.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with new lines until Ctrl-C.")
 @click.option("--since", type=moment, metavar="WHEN", help="Not older: 10m (ago), or 2026-11-30.")

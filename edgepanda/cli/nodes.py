@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from edgepanda.cli.cards import fetch_nodes
-from edgepanda.cli.common import Settings, ask, command, label_option
+from edgepanda.cli.common import Settings, ask, command, label_option, node_option
 from edgepanda.cli.out import emit, say, span, table
 
 
@@ -31,7 +31,7 @@ class _Nodes(click.Group):
     """,
 )
 @label_option("Only nodes with this label.")
-@click.option("--node", help="Only this one.")
+@node_option("Only this one.")
 @click.option("--online", "state", flag_value="online", help="Only those that are here.")
 @click.option("--away", "state", flag_value="away", help="Only those that are not.")
 def _list(settings: Settings, node: str | None, labels: dict[str, str], state: str | None) -> None:

@@ -8,7 +8,7 @@ import click
 
 from edgepanda.cli.arguments import guess_args, parse_args
 from edgepanda.cli.cards import fetch_offers
-from edgepanda.cli.common import Settings, ask, command, duration, label_option
+from edgepanda.cli.common import Settings, ask, command, duration, label_option, node_option
 from edgepanda.cli.exits import task_code
 from edgepanda.cli.follow import Followed, detaching, follow, live_view, show_result
 from edgepanda.cli.names import remember_tasks
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--constraint", "constraints", multiple=True, help="What must not happen. Repeatable.")
 @click.option("--criterion", "criteria", multiple=True, help="What must be shown for success. Repeatable.")
 @click.option("--device", help="This device only.")
-@click.option("--node", help="This node only; the task waits while it is away.")
+@node_option("This node only; the task waits while it is away.")
 @label_option("Nodes or devices with this label.")
 @click.option("--priority", type=int, default=0, help="-100 to 100; higher goes first (default: 0).")
 @click.option("--deadline", type=duration, metavar="TIME", help="From submit to finish.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgepanda.cli.common import Settings, ask, command, duration, label_option
+from edgepanda.cli.common import Settings, ask, command, duration, label_option, node_option
 from edgepanda.cli.names import MOST_TASKS, remember_tasks
 from edgepanda.cli.out import emit, hint, say, span, table
 from edgepanda.model.states import NEEDS_PERSON
@@ -48,7 +48,7 @@ def moment(text: str) -> float:
 @click.option("--needs-person", is_flag=True, help="Only those that wait for a person, or whose outcome is uncertain.")
 @click.option("--capability", help="Only this capability.")
 @click.option("--device", help="Only tasks for this device.")
-@click.option("--node", help="Only tasks that this node holds or held.")
+@node_option("Only tasks that this node holds or held.")
 @label_option("Only tasks that asked for this label.")
 @click.option("--since", type=moment, metavar="WHEN", help="Submitted then or later: 2026-11-30, or 2h (ago).")
 @click.option("--until", type=moment, metavar="WHEN", help="Submitted before that.")
