@@ -8,6 +8,8 @@ from edgepanda.model.hardware import Cause
 from edgepanda.node.scan.root import Root
 
 RULE = 'a udev rule: SUBSYSTEM=="{subsystem}", GROUP="{group}", MODE="0660"'
+SUBSYSTEMS = {"audio": "sound", "dialout": "tty", "i2c": "i2c-dev", "spi": "spidev", "video": "video4linux"}
+"""What udev calls the devices that a group is given, where it is not the group's name."""
 
 
 class Fault(NamedTuple):
@@ -50,7 +52,7 @@ def denied(root: Root, device: str, group: str, *, need: int = 0o6) -> Fault | N
             reason,
             f"sudo usermod -aG {name} {_user_name(root, user.uid)}, then log in again, or restart the service",
         )
-    rule = RULE.format(subsystem=group if group != "dialout" else "tty", group=group)
+    rule = RULE.format(subsystem=SUBSYSTEMS.get(group, group), group=group)
     return Fault("group", f"only root may use {device}", f"sudo groupadd -f {group}, and {rule}")
 
 

@@ -6,6 +6,8 @@ import os
 import socket
 from pathlib import Path
 
+import pytest
+
 from edgepanda.node.scan import edge, readings, scan
 from edgepanda.node.scan.edge import Edge, Owner, Still, User
 from edgepanda.node.scan.fault import busy, denied
@@ -50,6 +52,15 @@ def test_who_may_use_a_device(tmp_path: Path) -> None:
     assert may(1000, set(), Owner(0, 0, 0o666))
     assert may(1000, set(), Owner(1000, 0, 0o600))
     assert not may(1000, {986}, Owner(0, 986, 0o640))
+
+
+@pytest.mark.parametrize(("group", "subsystem"), [("i2c", "i2c-dev"), ("gpio", "gpio"), ("dialout", "tty")])
+def test_a_device_of_root_alone_needs_a_rule_with_the_name_that_udev_knows(
+    tmp_path: Path, group: str, subsystem: str
+) -> None:
+    fault = denied(Root(tmp_path, As(User(1000, frozenset(), 1), Owner(0, 0, 0o600))), "/dev/x", group)
+    assert fault is not None
+    assert f'SUBSYSTEM=="{subsystem}", GROUP="{group}"' in fault.cure
 
 
 def test_a_real_process_that_has_a_file_open_is_found_and_our_own_is_not() -> None:
