@@ -121,6 +121,8 @@ class AsyncClient:
         ] = {}  # by request: which node was asked, or "" the site
         self._watchers: list[asyncio.Queue[messages.Event]] = []
         self._bus: Bus | None = None
+        self._node_bus: Bus | None = None  # made when a node is asked: a broker may let a program hear the site alone
+        self._meeting = asyncio.Lock()
         self._directory = Directory(site_key)  # with the nodes that were asked something
         self._nodes: dict[str, tuple[Peer, int]] = {}  # their keys, and the start that is asked
 
@@ -170,7 +172,14 @@ class AsyncClient:
 
     async def connect(self) -> None:
         """Connect. Raises `LinkError` when the broker cannot be had."""
-        bus = Bus(
+        bus = self._new_bus()
+        bus.subscribe(topics.REPLY, self._on_reply, client=self.identity.kid)
+        if self._watch:
+            bus.subscribe(topics.EVENTS, self._on_event)
+        self._bus = await self._started(bus)
+
+    def _new_bus(self) -> Bus:
+        return Bus(
             self._address,
             self.identity,
             self._directory,
@@ -179,11 +188,8 @@ class AsyncClient:
             process="o",
             several=True,
         )
-        bus.subscribe(topics.REPLY, self._on_reply, client=self.identity.kid)
-        bus.subscribe(topics.NODE_REPLY, self._on_reply, client=self.identity.kid)
-        if self._watch:
-            bus.subscribe(topics.EVENTS, self._on_event)
-        self._bus = bus
+
+    async def _started(self, bus: Bus) -> Bus:
         bus.start()
         try:
             async with asyncio.timeout(CONNECT_WITHIN):
@@ -194,14 +200,17 @@ class AsyncClient:
             error = bus.link.last_error or EdgePandaError(
                 "the broker does not answer", code="broker_unreachable", where=str(self._address)
             )
-            await self.close()
+            await bus.stop()
             raise error
+        return bus
 
     async def close(self) -> None:
         """Hang up; may be called twice."""
-        bus, self._bus = self._bus, None
-        if bus is not None:
-            await bus.stop()
+        buses, self._bus, self._node_bus = (self._bus, self._node_bus), None, None
+        self._nodes.clear()
+        for bus in buses:
+            if bus is not None:
+                await bus.stop()
 
     # the way of a request
 
@@ -222,7 +231,8 @@ class AsyncClient:
         return self._deliver(topics.REQUEST, body)
 
     def _deliver(self, topic: topics.Topic, body: messages.Request, **names: str) -> asyncio.Future[Any]:
-        if self._bus is None:
+        bus = self._node_bus if topic is topics.NODE_REQUEST else self._bus
+        if bus is None:
             raise EdgePandaError(
                 "this client is not connected",
                 code="broker_unreachable",
@@ -232,7 +242,7 @@ class AsyncClient:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[body.id] = (names.get("node", ""), future)
         future.add_done_callback(lambda _f: self._forget(body.id))
-        self._bus.deliver(topic, body, **names)
+        bus.deliver(topic, body, **names)
         return future
 
     async def _answer(self, future: asyncio.Future[Any], method: str, within: float, node: str = "") -> Any:
@@ -259,7 +269,8 @@ class AsyncClient:
         within = within or self._answer_within
         given = msgspec.to_builtins(params) if params is not None else {}
         for last in (False, False, True):
-            peer, start = self._nodes.get(node) or await self._meet(node)
+            async with self._meeting:
+                peer, start = self._nodes.get(node) or await self._meet(node)
             body = messages.Request(
                 id=new_id(), method=method, params=given, counter=self._counter.next(), incarnation=start
             )
@@ -284,6 +295,10 @@ class AsyncClient:
                 where=node,
                 cure="`edgepanda nodes` says when it was last heard; is it switched on?",
             )
+        if self._node_bus is None:
+            bus = self._new_bus()
+            bus.subscribe(topics.NODE_REPLY, self._on_reply, client=self.identity.kid)
+            self._node_bus = await self._started(bus)
         peer = Peer(key=known.get("key", ""), name=node, role="node")
         self._nodes[node] = (peer, known.get("incarnation", 0))
         peers = tuple(each for each, _ in self._nodes.values())
@@ -292,8 +307,9 @@ class AsyncClient:
 
     def _forget(self, request_id: str) -> None:
         self._waiting.pop(request_id, None)
-        if self._bus is not None:
-            self._bus.settle((request_id,))
+        for bus in (self._bus, self._node_bus):
+            if bus is not None:
+                bus.settle((request_id,))
 
     def _on_reply(self, message: Message) -> None:
         body = message.body
