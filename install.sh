@@ -29,8 +29,8 @@ Usage: ./install.sh [--env DIR] [--python PROGRAM] demo|up|init|test [ARGUMENT..
 
 All first say what they install, and install only what is missing:
   Debian packages   through apt-get, as root or with sudo. python3-venv; test: also
-                    mosquitto, faketime, shellcheck, zsh and fish. Mosquitto's own service is neither
-                    started nor enabled: the tests start brokers of their own on free ports.
+                    mosquitto, faketime, iproute2, shellcheck, zsh and fish. Mosquitto's own service is
+                    neither started nor enabled: the tests start brokers of their own on free ports.
   an environment    for Python packages, in .venv beside this file; nothing else on the
                     machine changes. Remove the folder to be rid of it.
 When nothing is missing they need neither root nor a network. They can be run again at any
@@ -164,6 +164,7 @@ missing_packages() { # state of the environment, the goal's arguments: the Debia
         has_program faketime || missing+=(faketime)
         has_program zsh || missing+=(zsh)
         has_program fish || missing+=(fish)
+        has_program ip || missing+=(iproute2)
         case " $* " in *' containers '*)
             has_program mmdebstrap || missing+=(mmdebstrap)
             has_program systemd-nspawn || missing+=(systemd-container)

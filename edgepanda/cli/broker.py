@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgepanda.cli.broker_check import check_command
+from edgepanda.cli.broker_invite import invite_command
 from edgepanda.cli.broker_user import user_group
 from edgepanda.cli.common import Settings, command
 from edgepanda.cli.daemons import RETURNS, announce
@@ -77,6 +78,6 @@ def embedded_options(loaded: Loaded) -> dict[str, Any]:
 broker_command = click.Group(
     "broker",
     no_args_is_help=False,  # then it is an error that names the help
-    commands={"run": _run, "check": check_command, "user": user_group},
-    help="Run the embedded broker, manage its users, or try any broker.",
+    commands={"run": _run, "check": check_command, "user": user_group, "invite": invite_command},
+    help="Run the embedded broker, let other machines in, manage its users, or try any broker.",
 )

@@ -357,13 +357,11 @@ def lines(made: Made) -> list[str]:
     told += ["", *aligned_fields(rows), ""]
     if not made.operator:
         return [*told, "Next, at the site, as an operator:", f"    {made.next[0]}", f"then here: {made.next[1]}"]
+    told.append(f"Next: {made.next[0]}")
+    if made.embedded_broker:
+        return [*told, "A second machine joins with what this prints: edgepanda broker invite NAME"]
     told += [
-        f"Next: {made.next[0]}",
         "A second machine joins with: edgepanda init --node-only --name NAME \\",
         f"    --site {made.site} --site-key {made.site_key} --broker URL",
     ]
-    if made.embedded_broker:
-        told.append(
-            "    but first name a broker that both reach as `url` in [broker]: the embedded one is for this machine"
-        )
     return told

@@ -100,10 +100,8 @@ def test_arguments_that_were_not_given_are_not_shown(site: Person) -> None:
     assert "null" not in shown
 
 
-def test_init_says_that_the_embedded_broker_is_for_one_machine(tmp_path: Path) -> None:
+def test_init_says_how_a_second_machine_reaches_the_embedded_broker(tmp_path: Path) -> None:
     one, several = Person(tmp_path / "one"), Person(tmp_path / "several")
     told = one.ok("init", "--name", "desk")
-    assert told.rstrip().endswith(
-        "name a broker that both reach as `url` in [broker]: the embedded one is for this machine"
-    )
-    assert "embedded" not in several.ok("init", "--name", "desk", "--broker", "mqtt://broker.lan")
+    assert told.rstrip().endswith("edgepanda broker invite NAME")
+    assert "invite" not in several.ok("init", "--name", "desk", "--broker", "mqtt://broker.lan")

@@ -9,7 +9,7 @@ import pytest
 
 from edgepanda.cli.table import COMMANDS
 from tests.rig.guide import Guide, Step, called, mentioned, read
-from tests.rig.machine import Machine
+from tests.rig.machine import Machine, join
 from tests.rig.reader import Reader
 
 ROOT = Path(__file__).parents[2]
@@ -17,26 +17,32 @@ FOLDER = ROOT / "docs/guide"
 PAGES = sorted(path.name for path in FOLDER.glob("*.md") if path.name != "README.md")
 OBEYS = "do pan.move"  # of the first servo
 MOST_FIRST = 3  # commands after the clone until the servo obeys
+JOINS = "do shed/pan.move"  # on the second machine
+MOST_SECOND = 8  # commands on both machines until it obeys there
 
 
-def until_it_obeys(guide: Guide) -> list[Step]:
-    """The steps of the first servo's page up to the command that it obeys."""
-    (last, *_) = (at for at, step in enumerate(guide.steps) if OBEYS in step.text)
+def until_it_obeys(guide: Guide, command: str = OBEYS) -> list[Step]:
+    """The steps of the first servo's page, or another one's, up to the command that it obeys."""
+    (last, *_) = (at for at, step in enumerate(guide.steps) if command in step.text)
     return guide.steps[: last + 1]
 
 
 @pytest.fixture
-def pi1(tmp_path: Path) -> Iterator[Machine]:
-    machine = Machine("pi1", tmp_path / "pi1")
-    machine.lay_out_clone()
-    with machine:
-        yield machine
+def machines(tmp_path: Path) -> Iterator[dict[str, Machine]]:
+    """Two, with a cable between them, each with a clone."""
+    pi1 = Machine("pi1", tmp_path / "pi1")
+    pi2 = Machine("pi2", tmp_path / "pi2", beside=pi1)
+    for each in (pi1, pi2):
+        each.lay_out_clone()
+    with pi1, pi2:
+        join(pi1, pi2)
+        yield {"pi1": pi1, "pi2": pi2}
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_command_of_a_page(page: str, pi1: Machine) -> None:
+def test_every_command_of_a_page(page: str, machines: dict[str, Machine]) -> None:
     guide = read(FOLDER / page)
-    reader = Reader({"pi1": pi1})
+    reader = Reader(machines)
     for before in guide.after:
         for step in until_it_obeys(read(FOLDER / before)):
             reader.take(step)
@@ -48,6 +54,11 @@ def test_every_command_of_a_page(page: str, pi1: Machine) -> None:
 def test_the_first_servo_obeys_within_three_commands() -> None:
     steps = until_it_obeys(read(FOLDER / "first-servo.md"))
     assert len(steps) <= MOST_FIRST, [step.text for step in steps]
+
+
+def test_a_second_machine_has_joined_within_eight_commands() -> None:
+    steps = until_it_obeys(read(FOLDER / "second-pi.md"), JOINS)
+    assert len(steps) <= MOST_SECOND, [step.text for step in steps]
 
 
 def test_what_is_named_is_run() -> None:

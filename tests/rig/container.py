@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.rig.machine import Machine
+from tests.rig.machine import PATH, Machine
 
 USER = "panda"
 
@@ -17,7 +17,7 @@ class Container(Machine):
 
     def __init__(self, name: str, root: Path, options: list[str]) -> None:
         self.name, self.root, self.options = name, root, options
-        self.folder, self.path = root, "/usr/local/bin:/usr/bin:/bin"
+        self.folder, self.path = root, PATH
         self.home = root / "home" / USER
         self.clone = self.home / "edgepanda"
         self.notes = root / "srv"  # /tmp is the container's own

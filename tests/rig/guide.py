@@ -5,6 +5,7 @@ Blocks are read by the words after their fence:
 - `sh`: commands, one after the other, in the machine's first terminal. `sh pi2`: on that machine (else `pi1`).
 - `sh stays`: one command that goes on, in a terminal of its own. The same command again: first Ctrl-C for the former.
 - `sh soon`: commands that are tried until they succeed, as somebody looks again who was told to wait.
+- `sh copied`: a line that some machine has printed, as somebody copies it; `...` stands for what differs at each site.
 - `sh install`: for the installer's own tests, which run it in containers.
 - `sh exits=4`: its last command ends with this code (else all with 0).
 - `text` right after `sh`: what its last command prints; `...` stands for anything. After `sh stays`: lines that come.
@@ -31,8 +32,8 @@ _PROGRAM = re.compile(r"(?:\S*/)?edgepanda ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?")
 class Step(NamedTuple):
     """A command as it stands in the document, or a stage direction.
 
-    `kind`: `sh`, `stays`, `soon`, `install`, `cron`, `python`, `power-cut` or `ctrl-c`. `shown`: what it prints, as
-    the document says. `where`: file and line.
+    `kind`: `sh`, `stays`, `soon`, `copied`, `install`, `cron`, `python`, `power-cut` or `ctrl-c`. `shown`: what it
+    prints, as the document says. `where`: file and line.
     """
 
     kind: str
@@ -53,7 +54,7 @@ class Guide(NamedTuple):
 
     def commands(self) -> list[str]:
         """What a person types, in order; a comment is none."""
-        return [step.text for step in self.steps if step.kind in ("sh", "stays", "soon")]
+        return [step.text for step in self.steps if step.kind in ("sh", "stays", "soon", "copied")]
 
 
 def read(path: Path) -> Guide:
@@ -98,7 +99,7 @@ def _steps(kind: str, words: list[str], text: str, name: str, line: int) -> list
     for word in words:
         if word.startswith("exits="):
             code = int(word.removeprefix("exits="))
-        elif word in ("stays", "soon", "install"):
+        elif word in ("stays", "soon", "copied", "install"):
             kind = word
         elif re.fullmatch(r"pi\d", word):
             machine = word
@@ -148,6 +149,18 @@ def matches(shown: str, printed: str) -> bool:
 def line_pattern(line: str) -> str:
     """A regular expression for one shown line. Pure."""
     return "^" + ".*".join(re.escape(part) for part in line.split("...")) + "$"
+
+
+def copied(text: str, printed: list[str]) -> str | None:
+    """What somebody types who copies the newest printed line that looks like `text`, whatever the program is called
+    there; None if nobody has printed one. Pure.
+    """
+    program, _, rest = text.partition(" ")
+    for line in reversed(printed):
+        _, _, words = line.strip().partition(" ")
+        if re.search(line_pattern(rest), words):
+            return f"{program} {words}"
+    return None
 
 
 def called(text: str) -> set[tuple[str, str]]:

@@ -6,6 +6,8 @@
         machine.cut_power()
         machine.boot()    # the same disk, nothing else
 
+`Machine(..., beside=machine)` is another one that a cable can join to it (`join`).
+
 Needs no root: user namespaces are enough. The disk is the test's own folder beside the real one's files.
 """
 
@@ -26,6 +28,7 @@ from tests.rig.running import Running
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0  # seconds for one command
 NAMESPACES = ("--user", "--net", "--uts", "--ipc", "--mount", "--pid")
+PATH = "/usr/local/bin:/usr/bin:/bin"
 _MARK = "--end-of-command--"
 
 
@@ -61,8 +64,8 @@ class Terminal:
 class Machine:
     """Off until `boot`; `folder` holds its home, and in there the clone that the documents begin with."""
 
-    def __init__(self, name: str, folder: Path, *, path: str = "/usr/local/bin:/usr/bin:/bin") -> None:
-        self.name, self.folder, self.path = name, folder, path
+    def __init__(self, name: str, folder: Path, *, beside: Machine | None = None) -> None:
+        self.name, self.folder, self.path, self.beside = name, folder, PATH, beside
         self.home = folder / "home"
         self.clone = self.home / "edgepanda"
         self.notes = folder / "tmp"
@@ -74,7 +77,7 @@ class Machine:
     def begin(self) -> None:
         """Nothing runs yet."""
         self._holder: subprocess.Popen[str] | None = None
-        self._first = 0  # the machine's first process
+        self.first = 0  # the machine's first process, as its pid is out here
         self._started: list[Running] = []
 
     @property
@@ -92,7 +95,10 @@ class Machine:
         (self.folder / "boot_id").write_text(f"{uuid.uuid4()}\n")
         files = [str(self.folder / "hosts"), str(self.folder / "boot_id")]
         boot = [sys.executable, str(Path(__file__).with_name("machine_boot.py")), self.name, *files]
-        return ["unshare", *NAMESPACES, "--map-root-user", "--fork", "--kill-child", "--mount-proc", *boot]
+        users = ["unshare", "--user", "--map-root-user"]
+        if self.beside is not None:  # only who has the same users may lay a cable between the two
+            users = ["nsenter", "--target", str(self.beside.first), "--user", "--preserve-credentials", "unshare"]
+        return [*users, *NAMESPACES[1:], "--fork", "--kill-child", "--mount-proc", *boot]
 
     def enter_words(self, first: int) -> list[str]:
         """What runs a further process beside the first one, whose pid is given as it is out here."""
@@ -113,7 +119,7 @@ class Machine:
         if holder.stdout.readline() != "up\n":
             holder.kill()
             raise AssertionError(f"no machine of our own here: {holder.stderr.read()}")
-        self._first = _children(holder.pid)[0]
+        self.first = _children(holder.pid)[0]
 
     def cut_power(self) -> None:
         """Every process of it ends at once; what is on the disk stays."""
@@ -145,7 +151,7 @@ class Machine:
 
     def start(self, words: list[str], *, typed: bool = False, where: Path | None = None) -> Running:
         """A process of the machine that goes on, in the clone's folder; `typed`: its standard input is open."""
-        enter = self.enter_words(self._first)
+        enter = self.enter_words(self.first)
         change = ["sh", "-c", 'cd "$0" && exec "$@"', self.inside(where or self.clone)]
         process = subprocess.Popen(
             [*enter, *change, *words],
@@ -187,6 +193,17 @@ class Machine:
         version = " ".join(map(str, sys.version_info[:3]))
         goals = "".join(f"{goal} {digest}\n" for goal in ("demo", "up"))
         (environment / "edgepanda-setup").write_text(f"{self.clone}, Python {version}\n{goals}")
+
+
+def join(*machines: Machine) -> None:
+    """A cable between two machines that are on: addresses 192.168.77.1 and 192.168.77.2."""
+    one, other = machines
+    inside = ["nsenter", "--net", "--user", "--preserve-credentials", "--target"]
+    lay = ["ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(other.first)]
+    subprocess.run([*inside, str(one.first), *lay], check=True)
+    for number, machine in enumerate(machines, 1):
+        for words in (f"addr add 192.168.77.{number}/24 dev eth0", "link set eth0 up", "route add default dev eth0"):
+            subprocess.run([*inside, str(machine.first), "ip", *words.split()], check=True)
 
 
 def _children(pid: int) -> list[int]:

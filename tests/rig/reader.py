@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.rig.guide import Step, cron_command, line_pattern, matches
+from tests.rig.guide import Step, copied, cron_command, line_pattern, matches
 from tests.rig.machine import PATIENCE, Machine, Terminal
 from tests.rig.running import Running
 
@@ -20,6 +20,7 @@ class Reader:
         self._machines = machines
         self._terminals: dict[str, Terminal] = {}
         self._going: dict[tuple[str, str], Running] = {}  # by machine and command
+        self._printed: list[str] = []  # by any machine, on any terminal that is done with its command
         self._at_boot: dict[str, list[Step]] = {}
 
     def take(self, step: Step) -> None:
@@ -27,6 +28,10 @@ class Reader:
         machine = self._machines[step.machine]
         if step.kind == "sh":
             self._type(step, machine)
+        elif step.kind == "copied":
+            text = copied(step.text, self._printed)
+            assert text is not None, f"{step.where}: {step.text}\nis nowhere in:\n" + "\n".join(self._printed)
+            self._type(step._replace(text=text), machine)
         elif step.kind == "stays":
             self._leave_going(step, machine)
         elif step.kind == "soon":
@@ -55,6 +60,7 @@ class Reader:
         if step.machine not in self._terminals:
             self._terminals[step.machine] = machine.terminal()
         code, text = self._terminals[step.machine].type(step.text)
+        self._printed += text.splitlines()
         assert code == step.code, f"{step.where}: {step.text}\nended with {code}, not {step.code}:\n{text}"
         if step.shown is not None:
             assert matches(step.shown, text), f"{step.where}: {step.text}\nshows:\n{text}\n-- and not:\n{step.shown}"
