@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from edgepanda.drivers.contract import Probe
     from edgepanda.model.config import Loaded
 
-DRIVER = "command"
 _COMMAND = "edgepanda.command"
 
 
@@ -60,9 +59,10 @@ class _Add(click.Command):
 
 
 async def _schema() -> dict[str, Any]:
+    from edgepanda.node.configured import COMMAND, Program
     from edgepanda.node.visit import visited
 
-    async with visited(DRIVER, None) as host:
+    async with visited(Program(COMMAND)) as host:
         return (await host.describe()).device
 
 
@@ -109,8 +109,9 @@ def add_command(
     changes nothing. The program runs in a folder of its own with a clean environment, and says in result.json there how
     it went. `edgepanda capability try NAME` shows whether it works, and what blocks it.
     """
-    from edgepanda.cli.device_work import open_config
+    from edgepanda.cli.device_work import by_node, open_config, save
     from edgepanda.cli.driver_options import read_words, require
+    from edgepanda.node.configured import COMMAND, Program
     from edgepanda.node.visit import visited
 
     quiet(settings)
@@ -119,13 +120,13 @@ def add_command(
     argv = _argv(click.get_current_context().meta[_COMMAND])
 
     async def checked() -> tuple[dict[str, Any], Probe]:
-        async with visited(DRIVER, None) as host:
+        async with visited(Program(COMMAND)) as host:
             schema = (await host.describe()).device
             entry = {"argv": argv, **read_words(words, schema)}
             if arguments:
                 entry["args"] = {**entry.get("args", {}), **typed_arguments(arguments, schema)}
             require(entry, schema)
-            return entry, await host.probe(entry)
+            return entry, await by_node(loaded, COMMAND, entry) or await host.probe(entry)
 
     entry, probe = asyncio.run(checked())
     if not probe.usable and not anyway:
@@ -137,7 +138,7 @@ def add_command(
         )
     entry |= {"labels": labels} if labels else {}
     file.set(("capabilities", name), entry)
-    file.save()
+    save(file)
     option = option_of(settings, loaded)
     done = Written(
         capability=name,

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from edgepanda.node.hosts import Host
 
 ANSWER_WITHIN = 10.0  # seconds
-DRIVER = "command"
 
 
 class Tried(msgspec.Struct, kw_only=True):
@@ -257,6 +256,7 @@ def service_user(loaded: Loaded) -> str | None:
 async def _alone(name: str, entry: dict[str, Any], words: Sequence[str], user: str | None) -> tuple[Probe, _Ran]:
     from edgepanda.cli.arguments import parse_args
     from edgepanda.node.cards import as_action
+    from edgepanda.node.configured import COMMAND, Program
     from edgepanda.node.visit import visited
 
     config = {key: value for key, value in entry.items() if key != "labels"}
@@ -264,7 +264,7 @@ async def _alone(name: str, entry: dict[str, Any], words: Sequence[str], user: s
         work = Path(folder) / "work"
         if user:
             shutil.chown(folder, user)
-        async with visited(DRIVER, None, user=user or "") as host:
+        async with visited(Program(COMMAND), user=user or "") as host:
             probe = await host.probe(config)
             if not probe.usable:
                 return probe, _Ran(outcome="failed", code="unavailable", message=probe.reason)

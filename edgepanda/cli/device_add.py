@@ -154,14 +154,14 @@ def write(
     """Save a device that was checked, have the node take it up, and say so. Raises `EdgePandaError`
     (`device_unusable`, and what `ConfigFile.save` raises), and then nothing was changed.
     """
-    from edgepanda.cli.device_work import own_values, refuse_unusable
+    from edgepanda.cli.device_work import own_values, refuse_unusable, save
     from edgepanda.cli.driver_help import advice, worth_trying
 
     probe = checked.probe
     if not probe.usable and not anyway:
         refuse_unusable(name, probe)
     file.set(("devices", name), checked.entry)
-    file.save()
+    save(file)
     option = option_of(settings, loaded)
     done = Written(
         device=name,

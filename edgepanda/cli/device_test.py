@@ -153,11 +153,12 @@ async def _look_by_node(local: LocalNode, name: str, action: str) -> Look:
 
 async def _alone(loaded: Loaded, name: str, entry: dict[str, Any]) -> Tested:
     from edgepanda.cli.device_work import own_values
-    from edgepanda.node.visit import program_of, visited
+    from edgepanda.node.configured import program_of
+    from edgepanda.node.visit import visited
 
     values = own_values(entry)
     try:
-        async with visited(*program_of(entry, loaded.path.parent)) as host:
+        async with visited(program_of(entry, loaded.path.parent, f"devices.{name}")) as host:
             description, probe = await host.describe(), await host.probe(values)
             tested = _probed(name, description, probe)
             if probe.usable:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from edgepanda.drivers.contract import Description, JsonSchema, Probe
     from edgepanda.model.config import Loaded
 
+ANSWER_WITHIN = 15.0  # seconds: a probe may take 10
+
 NODE_KEYS = ("driver", "command", "labels")
 """Keys of a device that are the node's and not its driver's."""
 
@@ -105,9 +107,10 @@ def _from(path: str, folder: Path) -> str:
 
 async def describe(entry: dict[str, Any], folder: Path) -> Description:
     """What a driver says of itself. Raises `DriverError` (`unavailable`) when it cannot be started."""
-    from edgepanda.node.visit import program_of, visited
+    from edgepanda.node.configured import program_of
+    from edgepanda.node.visit import visited
 
-    async with visited(*program_of(entry, folder)) as host:
+    async with visited(program_of(entry, folder, "devices")) as host:
         return await host.describe()
 
 
@@ -124,15 +127,40 @@ async def check_device(
         EdgePandaError: `invalid_args` for a value that the driver refuses; `pin_conflict`; `unavailable` for a driver
             that cannot be started. A device that cannot be used is no error here: the probe says so.
     """
-    from edgepanda.node.visit import program_of, visited
+    from edgepanda.node.configured import program_of
+    from edgepanda.node.visit import visited
 
-    folder = loaded.path.parent
-    async with visited(*program_of(node_keys, folder)) as host:
+    async with visited(program_of(node_keys, loaded.path.parent, f"devices.{name}")) as host:
         description = await host.describe()
         values = values_of(description.device)
         await refuse_clash(loaded, file, name, values, description.device)
-        probe = await host.probe(values)
+        probe = await by_node(loaded, node_keys["driver"], values) or await host.probe(values)
     return Checked({**node_keys, **values}, description, probe)
+
+
+async def by_node(loaded: Loaded, driver: str, values: dict[str, Any]) -> Probe | None:
+    """What the running node's own driver says: its user may use what ours may not, and the other way round. None where
+    no node runs, or it may not be asked of this driver. Raises `EdgePandaError`: what the driver refuses.
+    """
+    from edgepanda.cli.local import LocalNode
+    from edgepanda.drivers.contract import Probe
+
+    try:
+        told = await LocalNode.of(loaded).request("probe", {"driver": driver, "config": values}, within=ANSWER_WITHIN)
+    except EdgePandaError as error:
+        if error.code in ("no_answer", "unsupported", "unknown_driver", "unknown_device"):
+            return None
+        raise
+    return msgspec.convert(told, Probe)
+
+
+def save(file: ConfigFile) -> None:
+    """Save it, if a node can take it up as a whole. Raises `ConfigError`; the file is as it was, then."""
+    from edgepanda.model.config import load_text
+    from edgepanda.node.configured import configured
+
+    configured(load_text(file.text, file.path))
+    file.save()
 
 
 async def refuse_clash(loaded: Loaded, file: ConfigFile, name: str, values: dict[str, Any], schema: JsonSchema) -> None:
@@ -159,22 +187,20 @@ async def refuse_clash(loaded: Loaded, file: ConfigFile, name: str, values: dict
 async def _others(loaded: Loaded, name: str) -> list[Any]:
     """The other devices with the schemas of their drivers; one whose driver says nothing here has no known lines."""
     from edgepanda.drivers.gpio import Owner
-    from edgepanda.node.visit import program_of
+    from edgepanda.node.configured import program_of
 
     entries = {other: entry for other, entry in loaded.config.devices.items() if other != name}
-    programs = {repr(program_of(entry, loaded.path.parent)): entry for entry in entries.values()}
+    programs = {other: program_of(entry, loaded.path.parent, f"devices.{other}") for other, entry in entries.items()}
+    distinct = {program: entries[other] for other, program in programs.items()}
     told = await asyncio.gather(
-        *(describe(entry, loaded.path.parent) for entry in programs.values()), return_exceptions=True
+        *(describe(entry, loaded.path.parent) for entry in distinct.values()), return_exceptions=True
     )
     schemas = {
         program: answer.device
-        for program, answer in zip(programs, told, strict=True)
+        for program, answer in zip(distinct, told, strict=True)
         if isinstance(answer, msgspec.Struct)
     }
-    return [
-        Owner(other, own_values(entry), schemas.get(repr(program_of(entry, loaded.path.parent))))
-        for other, entry in entries.items()
-    ]
+    return [Owner(other, own_values(entry), schemas.get(programs[other])) for other, entry in entries.items()]
 
 
 def own_values(entry: dict[str, Any]) -> dict[str, Any]:

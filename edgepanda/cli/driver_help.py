@@ -12,6 +12,9 @@ from edgepanda.cli.driver_options import options_of
 if TYPE_CHECKING:
     from edgepanda.drivers.contract import ActionSpec, Description, JsonSchema
 
+TAKEN = frozenset({"config", "json", "verbose", "command", "label", "anyway", "unset", "help", "arg"})
+"""Options of the commands themselves: a key of that name is written KEY=VALUE."""
+
 _ANGLE = 30.0  # what is tried where it is allowed
 
 
@@ -36,7 +39,10 @@ def help_text(driver: str, description: Description, command: str) -> str:
 
 def option_rows(schema: JsonSchema) -> list[tuple[str, tuple[str, str]]]:
     """Each key with its line of a help."""
-    return [(each.name, (each.flag, _option(each))) for each in options_of(schema)]
+    return [
+        (each.name, (f"{each.name}=..." if each.name in TAKEN else each.flag, _option(each)))
+        for each in options_of(schema)
+    ]
 
 
 def _option(option: Any) -> str:

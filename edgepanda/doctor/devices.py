@@ -84,7 +84,7 @@ async def _visit_driver(things: list[Configured]) -> list[DeviceFacts]:
     }
     waiting = list(facts)
     try:
-        async with visited(program.source, list(program.argv) or None) as host:
+        async with visited(program) as host:
             for thing in things:
                 facts[thing.name] = await _probed(host, thing, facts[thing.name])
                 waiting.remove(thing.name)

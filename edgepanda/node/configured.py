@@ -69,12 +69,15 @@ def differences(old: Mapping[str, Configured], new: Mapping[str, Configured]) ->
 def _thing(loaded: Loaded, name: str, config: dict[str, Any], *, capability: bool) -> Configured:
     labels = {str(k): str(v) for k, v in dict(config.get("labels", {})).items()}
     own = {key: value for key, value in config.items() if key not in RESERVED or (capability and key == "command")}
-    return Configured(name, _program(loaded, name, config), own, labels, capability)
+    program = program_of(config, loaded.path.parent, f"{loaded.path}: devices.{name}")
+    return Configured(name, program, own, labels, capability)
 
 
-def _program(loaded: Loaded, name: str, config: dict[str, Any]) -> Program:
+def program_of(config: Mapping[str, Any], folder: Path, where: str) -> Program:
+    """What runs as the host of a device's driver. `folder`: that of the configuration, which paths are relative to;
+    `where`: the device's place in it. Raises `ConfigError`.
+    """
     driver, argv = config["driver"], config.get("command") if config["driver"] != COMMAND else None
-    folder = loaded.path.parent
     if driver.endswith(".py"):
         return Program(str((folder / driver).resolve()))
     if argv is None:
@@ -82,7 +85,7 @@ def _program(loaded: Loaded, name: str, config: dict[str, Any]) -> Program:
     if not isinstance(argv, list) or not argv or not all(isinstance(part, str) for part in argv):
         raise ConfigError(
             "a list of words is expected",
-            where=f"{loaded.path}: devices.{name}.command",
+            where=f"{where}.command",
             cure='write it like command = ["./dimmer"]',
         )
     program = str((folder / argv[0]).resolve()) if "/" in argv[0] else argv[0]

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import msgspec
 
 from edgepanda.config_reload import on_hangup
+from edgepanda.drivers.contract import Probe
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Card
 from edgepanda.model.config import Loaded
@@ -33,6 +34,7 @@ from edgepanda.node.journal import Journal
 from edgepanda.node.logs import LogRing
 from edgepanda.node.memory import Memory
 from edgepanda.node.methods import Method, converted
+from edgepanda.node.probe import probe
 from edgepanda.node.reload import Reloader
 from edgepanda.node.reporter import Reporter
 from edgepanda.node.requests import NodeRequests
@@ -495,9 +497,8 @@ class NodeDaemon:
     def _running(self) -> list[Any]:
         return list(self.attempts.running.values())
 
-    async def _probe(self, params: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = msgspec.to_builtins(await self._devices.probe(str(params.get("device", ""))))
-        return found
+    async def _probe(self, params: dict[str, Any]) -> Probe:
+        return await probe(self._devices.things, params)
 
     async def _do(self, params: dict[str, Any]) -> dict[str, Any]:
         call = converted(params, DirectCall, "do", 'send {"device": "pan", "action": "move", "args": {"angle": 30}}')

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from edgepanda import __version__
-from edgepanda.drivers.contract import CallResult, Description, DriverError, Probe
+from edgepanda.drivers.contract import CallResult, Description, DriverError
 from edgepanda.drivers.gpio import Owner, declared_lines, find_clash
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Action, Capability, Card, Device, Driver, narrowed
@@ -346,18 +346,6 @@ class Devices:
         if thing is None:
             raise DriverError(f"this node has no device {name!r}", code="unavailable", where=name)
         return await thing.host.call(name, action, args, **rest)
-
-    async def probe(self, name: str) -> Probe:
-        """What its driver says of a device now; changes nothing. Raises `EdgePandaError`: `unknown_device`, and
-        `DriverError`.
-        """
-        thing = self.things.get(name)
-        if thing is None:
-            known = ", ".join(sorted(self.things)) or "none"
-            raise EdgePandaError(
-                f"this node has no device {name!r}", code="unknown_device", where="device", cure=f"it has: {known}"
-            )
-        return await thing.host.probe(thing.configured.config)
 
     async def cancel(self, name: str, task: str, attempt: int) -> bool:
         """Stop a running call; True if there was one."""

@@ -9,37 +9,25 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
+from edgepanda.node.configured import Program
 from edgepanda.node.hosts import Host
 
 
-def program_of(entry: dict[str, Any], folder: Path) -> tuple[str, list[str] | None]:
-    """What runs as the host of a device's driver, as the node takes it: a built-in name or the path of a .py file, or
-    with `command` any name and the program. `folder`: that of the configuration.
-    """
-    driver, argv = str(entry["driver"]), entry.get("command")
-    if driver.endswith(".py"):
-        return str((folder / driver).resolve()), None
-    if not argv:
-        return driver, None
-    program = str((folder / argv[0]).resolve()) if "/" in argv[0] else argv[0]
-    return driver, [program, *argv[1:]]
-
-
 @asynccontextmanager
-async def visited(driver: str, argv: list[str] | None, *, user: str = "") -> AsyncIterator[Host]:
-    """A host of this driver, gone afterwards. It has a run directory of its own, so that the lock by which a node ends
+async def visited(program: Program, *, user: str = "") -> AsyncIterator[Host]:
+    """A host of a driver, gone afterwards. It has a run directory of its own, so that the lock by which a node ends
     left-over hosts of its driver is not that of a running node. `user`: whom a built-in driver runs as; for root only.
 
     Raises:
         DriverError: `unavailable` when the host does not start; what the driver says.
     """
     with tempfile.TemporaryDirectory(prefix="edgepanda-visit-") as run_dir:
+        argv = list(program.argv) or None
         if user:
             shutil.chown(run_dir, user)
-            argv = _as_user(user, driver, run_dir)
-        host = Host(driver, argv, Path(run_dir))
+            argv = _as_user(user, program.source, run_dir)
+        host = Host(program.source, argv, Path(run_dir))
         try:
             await host.start()
             yield host

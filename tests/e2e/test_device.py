@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,6 +163,54 @@ def test_a_wrong_configuration_is_not_made_worse(person: Person, damage: str, co
     assert (done.returncode, "error: " in done.stderr) == (2, True)
     assert code in done.stderr
     assert (person.folder / "edgepanda.toml").read_text() == damage
+
+
+def test_a_file_that_cannot_be_read_or_written_stays(person: Person) -> None:
+    config = person.folder / "edgepanda.toml"
+    config.write_bytes(b"# \xff\n" + config.read_bytes())
+    done = person.run("device", "add", "servo", "tilt", "--pin", "12", "--simulate")
+    assert (done.returncode, "[config_unreadable]" in done.stderr) == (2, True)
+    config.write_bytes(config.read_bytes()[4:] + b"# more\n" * 3000)
+    before = config.read_bytes()
+    limit = ["prlimit", "--fsize=10000", sys.executable, "-m", "edgepanda"]  # not even root writes more to a file
+    done = subprocess.run(
+        [*limit, "device", "add", "servo", "tilt", "--pin", "12", "--simulate"],
+        cwd=person.folder,
+        env=person.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "[config_unwritable]" in done.stderr) == (2, True), done.stderr
+    assert (config.read_bytes() == before, list(person.folder.glob(".edgepanda.toml*"))) == (True, [])
+
+
+def test_a_driver_of_a_name_that_another_file_has_is_refused_before_the_node_meets_it(person: Person) -> None:
+    (person.folder / "brightness").write_text("0")
+    (person.folder / "other").mkdir()
+    (person.folder / "other" / "dimmer.py").write_text(DIMMER)
+    person.ok("device", "add", "./dimmer.py", "shelf", "--file", str(person.folder / "brightness"), "--pin", "1")
+    before = (person.folder / "edgepanda.toml").read_bytes()
+    done = person.run("device", "add", "./other/dimmer.py", "lamp", "--file", str(person.folder / "brightness"))
+    assert (done.returncode, "name different programs as the driver 'dimmer'" in done.stderr) == (2, True), done.stderr
+    assert (person.folder / "edgepanda.toml").read_bytes() == before
+
+
+def test_two_people_at_once_lose_nothing(person: Person) -> None:
+    running = [
+        person.start(
+            "device", "add", "servo", f"servo-{pin}", "--pin", str(pin), "--start", "0", "--simulate", "--json"
+        )
+        for pin in (11, 12, 13)
+    ]
+    added = set()
+    for each in running:
+        code = each.process.wait(30)
+        told = json.loads(each.wait_for("^{"))
+        assert (code, told.get("error", {}).get("code")) in ((0, None), (2, "config_changed")), told
+        added |= {told["device"]} if code == 0 else set()
+    assert added
+    assert set(config_of(person)["devices"]) == {"pan", *added}
 
 
 def test_without_a_configuration(person: Person) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from edgepanda.cli.device import listed, where_of
-from edgepanda.cli.driver_help import advice, help_text, worth_trying
+from edgepanda.cli.driver_help import advice, help_text, option_rows, worth_trying
 from edgepanda.cli.driver_options import OptionError, options_of, read_words, require
 from edgepanda.cli.table import DEVICE_DRIVERS
 from edgepanda.drivers.command import Command
@@ -113,6 +113,12 @@ def test_options_tell_text_unit_and_default_the_needed_first() -> None:
     assert "Usage: edgepanda device add servo NAME --pin ... [--KEY VALUE]..." in told
     assert "--speed Where a move names none. [a number above 0 to 3600 (degree/s); default 90]" in told
     assert "NAME.move Turns to an angle" in told
+
+
+def test_a_key_that_is_an_option_of_the_command_is_shown_as_it_must_be_written() -> None:
+    rows = dict(option_rows({"properties": {"config": {"type": "string"}, "file": {"type": "string"}}}))
+    assert (rows["config"][0], rows["file"][0]) == ("config=...", "--file")
+    assert read_words(["config=x"], {"properties": {"config": {"type": "string"}}}) == {"config": "x"}
 
 
 def test_every_key_of_a_built_in_driver_has_a_text() -> None:

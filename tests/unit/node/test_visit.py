@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,9 @@ from edgepanda.cli.capability_try import service_user
 from edgepanda.drivers.contract import DriverError
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.config import Config, Loaded
+from edgepanda.node.configured import Program, program_of
 from edgepanda.node.hosts import Host
-from edgepanda.node.visit import program_of, visited
+from edgepanda.node.visit import visited
 
 
 async def test_a_visit_does_not_end_the_host_of_a_running_node(tmp_path: Path) -> None:
@@ -21,7 +23,7 @@ async def test_a_visit_does_not_end_the_host_of_a_running_node(tmp_path: Path) -
     await host.start()
     try:
         before = host.pid
-        async with visited("servo", None) as visit:
+        async with visited(Program("servo")) as visit:
             assert (await visit.describe()).driver == "servo"
             assert visit.pid != before
         assert (host.alive, host.pid, host.restarts) == (True, before, 0)
@@ -34,7 +36,7 @@ async def test_nothing_is_left_of_a_visit_that_is_cut_short(tmp_path: Path, monk
     there: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
 
     async def visit() -> None:
-        async with visited("servo", None) as host:
+        async with visited(Program("servo")) as host:
             there.set_result(host.pid)
             await asyncio.Event().wait()
 
@@ -50,16 +52,22 @@ async def test_nothing_is_left_of_a_visit_that_is_cut_short(tmp_path: Path, monk
 
 async def test_a_host_that_does_not_start_says_why() -> None:
     with pytest.raises(DriverError) as caught:
-        async with visited("x", ["sh", "-c", "echo no luck >&2"]):
+        async with visited(Program("x", ("sh", "-c", "echo no luck >&2"))):
             pass
     assert "no luck" in caught.value.message
 
 
-def test_the_program_of_a_device_is_what_the_node_takes(tmp_path: Path) -> None:
-    assert program_of({"driver": "servo"}, tmp_path) == ("servo", None)
-    assert program_of({"driver": "./x.py"}, tmp_path) == (str(tmp_path / "x.py"), None)
-    assert program_of({"driver": "x", "command": ["./x", "-v"]}, tmp_path) == ("x", [str(tmp_path / "x"), "-v"])
-    assert program_of({"driver": "x", "command": ["sh", "x"]}, tmp_path) == ("x", ["sh", "x"])
+@pytest.mark.parametrize(
+    ("entry", "program"),
+    [
+        ({"driver": "servo"}, Program("servo")),
+        ({"driver": "./x.py"}, Program("/etc/x.py")),
+        ({"driver": "x", "command": ["./x", "-v"]}, Program("x", ("/etc/x", "-v"))),
+        ({"driver": "x", "command": ["sh", "x"]}, Program("x", ("sh", "x"))),
+    ],
+)
+def test_the_program_of_a_device(entry: dict[str, Any], program: Program) -> None:
+    assert program_of(entry, Path("/etc"), "devices.x") == program
 
 
 async def test_a_command_runs_as_the_user_of_the_nodes_state(tmp_path: Path) -> None:
@@ -69,7 +77,7 @@ async def test_a_command_runs_as_the_user_of_the_nodes_state(tmp_path: Path) -> 
     if os.geteuid() == 0:
         os.chown(tmp_path, 65534, 65534)
         assert service_user(loaded) == "nobody"
-        async with visited("command", None, user="nobody") as host:
+        async with visited(Program("command"), user="nobody") as host:
             status = await asyncio.to_thread(Path(f"/proc/{host.pid}/status").read_text)
             assert "\nUid:\t65534\t65534\t65534\t65534\n" in status
             assert "\nCapEff:\t0000000000000000\n" in status
