@@ -5,39 +5,32 @@ from __future__ import annotations
 import ipaddress
 from collections import OrderedDict
 
-FREE = 10  # tries that one address has at once, right ones given back
+FREE = 10  # wrong tries that one address has at once
 EACH = 2.0  # seconds that a further one costs
 LONGEST_WAIT = 8.0  # seconds that a client waits at most: ours give up after 15
 REMEMBERED = 1024  # addresses; who was not heard of for longest is forgotten
 
 
 class LoginPace:
-    """A bucket of tries for each address, in bounded memory."""
+    """A bucket of wrong tries for each address, in bounded memory. Right ones cost nothing."""
 
     def __init__(self) -> None:
-        self._used_up: OrderedDict[str, float] = OrderedDict()  # when its tries would all be there again
+        self._full_again: OrderedDict[str, float] = OrderedDict()  # when all of its tries would be there
 
-    def take(self, address: str, now: float) -> float | None:
-        """Take one try: the seconds to wait before it, or None when too many wait already."""
-        who = _network(address)
-        full_at = max(self._used_up.get(who, now), now) + EACH
-        wait = max(0.0, full_at - now - FREE * EACH)
-        if wait > LONGEST_WAIT:
-            return None
-        self._used_up[who] = full_at
-        self._used_up.move_to_end(who)
-        if len(self._used_up) > REMEMBERED:
-            self._used_up.popitem(last=False)
-        return wait
+    def wait(self, address: str, now: float) -> float:
+        """The seconds until this address may try."""
+        return max(0.0, self._full_again.get(_network(address), now) + EACH - FREE * EACH - now)
 
-    def give_back(self, address: str) -> None:
-        """It was the right password."""
+    def wrong(self, address: str, now: float) -> None:
+        """It has tried, and was wrong."""
         who = _network(address)
-        if who in self._used_up:
-            self._used_up[who] -= EACH
+        self._full_again[who] = max(self._full_again.get(who, now), now) + EACH
+        self._full_again.move_to_end(who)
+        if len(self._full_again) > REMEMBERED:
+            self._full_again.popitem(last=False)
 
     def __len__(self) -> int:
-        return len(self._used_up)
+        return len(self._full_again)
 
 
 def _network(address: str) -> str:
