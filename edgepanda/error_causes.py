@@ -280,8 +280,6 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "hardware_under_voltage": ("a telephone's charger", "a thin cable", "devices that are fed by the board's USB"),
     "wifi_weak": ("a metal case", "walls", "5 GHz over a distance"),
     "wifi_power_saving": ("it is on from the start on a Raspberry Pi",),
-    "broker_untried": ("an access list that names only the topics of EdgePanda",),
-    "broker_lacks": ("max_packet_size or message_size_limit is small", "retain_available false", "an access list"),
     "ledger_damaged": ("a disk or card that fails", "somebody changed the file"),
     "node_not_running": ("nobody started it", "it ended with an error", "it runs with another configuration"),
     "node_alone": ("the broker was restarted a moment ago", "another broker in its configuration"),

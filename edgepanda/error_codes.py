@@ -463,12 +463,6 @@ AREAS: dict[str, dict[str, Code]] = {
         "wifi_power_saving": Code(
             "Wi-Fi saves power, so that messages wait.", "Switch it off; the finding has the command."
         ),
-        "broker_untried": Code(
-            "The broker's access list does not let the doctor try it out.", "Allow BASE/v1/doctor/# for this user."
-        ),
-        "broker_lacks": Code(
-            "The broker does not do something that EdgePanda needs.", "Allow it in the broker's configuration."
-        ),
         "ledger_damaged": Code(
             "The ledger does not hold: entries or tasks are not as they were written.",
             "Stop the coordinator, keep the file, and look at `edgepanda audit verify`.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -152,7 +153,11 @@ async def _broker(patient: Patient) -> list[Finding]:
     except EdgePandaError as error:
         return [msgspec.structs.replace(of_error(error, "warning"), code="doctor_not_checked")]
     facts = await broker.read(
-        address, base=config.site.base, embedded=config.broker.embedded, within=patient.within * 0.8
+        address,
+        base=config.site.base,
+        embedded=config.broker.embedded,
+        within=patient.within * 0.6,
+        now=time.time(),
     )
     return broker.judge(facts)
 

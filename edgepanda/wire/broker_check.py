@@ -26,20 +26,24 @@ T = TypeVar("T")
 
 ANSWER_WITHIN = 4.0  # seconds for what should come at once
 SILENCE_WITHIN = 10.0  # seconds for a broker to notice one that has a keepalive of 1 s
+EMPTY_WITHIN = 1.5  # seconds for a broker to take an empty will; amqtt does not even answer
 CLEAN_WITHIN = 3.0  # seconds for leaving nothing behind
 ROUNDS = 60  # round trips that are measured
 _LESS = (16 * 1024, LARGEST_NEEDED)  # bytes of the payloads that are tried
 
 
-async def observe(address: BrokerAddress, *, base: str = "edgepanda", within: float = 30.0) -> Observed:
+async def observe(
+    address: BrokerAddress, *, base: str = "edgepanda", within: float = 30.0, quick: bool = False
+) -> Observed:
     """All that can be seen of a broker within so many seconds. `base`: of the site's topics, which an access list may
-    name. Never raises for what the broker does: that is in the result.
+    name. `quick`: without what takes seconds, such as a silent client. Never raises for what
+    the broker does: that is in the result.
     """
     trial = _Trial(address, base)
     seen = Observed(address=str(address), host=address.host, tls=address.tls, user=address.username)
     try:
         async with asyncio.timeout(within):
-            await trial.run()
+            await trial.run(quick=quick)
     except LinkError as error:
         return msgspec.structs.replace(seen, failure=error.code, failure_text=error.message)
     except TimeoutError:
@@ -62,13 +66,17 @@ class _Trial:
         self.facts: dict[str, Any] = {}
         self.trying: set[str] = set()
 
-    async def run(self) -> None:
+    async def run(self, *, quick: bool = False) -> None:
         """All of it. Raises `LinkError` when there is no way in."""
         main = await self._enter("main")
         self._read_certificate(main)
         if not await self._try("topics", self._topics(main)):
             return
         if not await self._try("qos", self._qos()):
+            return
+        if quick:
+            await self._speed()
+            await asyncio.gather(self._keeping(main), self._try("largest", self._largest()))
             return
         await asyncio.gather(self._version(), self._try("anonymous", self._anonymous()))
         await self._speed()
@@ -285,9 +293,10 @@ class _Trial:
 
     async def _guarded(self, topic: str) -> bool:
         """Whether a retained will is taken, as all of EdgePanda's processes have one; an empty one guards the topic."""
-        with contextlib.suppress(LinkError):
-            await self._enter("guard", will=Will(topic, b"", retain=True))
-            return True
+        with contextlib.suppress(LinkError, TimeoutError):
+            async with asyncio.timeout(EMPTY_WITHIN):
+                await self._enter("guard", will=Will(topic, b"", retain=True))
+                return True
         with contextlib.suppress(LinkError):  # some take no empty will
             await (await self._enter("guard", will=Will(topic, b"x", retain=True))).disconnect()
             return True

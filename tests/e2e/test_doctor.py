@@ -206,7 +206,8 @@ STRANGER = """
 import importlib, os, pkgutil, sys
 import edgepanda.doctor
 names = [found.name for found in pkgutil.iter_modules(edgepanda.doctor.__path__, "edgepanda.doctor.")]
-for name in (*names, "edgepanda.cli.doctor", "edgepanda.cli.local", "edgepanda.client", "edgepanda.node.visit"):
+names += ["edgepanda." + name for name in "cli.doctor cli.local client node.visit node.scan wire.broker_check".split()]
+for name in names:
     importlib.import_module(name)  # before the rights to read them are given up
 import edgepanda.error_codes, edgepanda.redact
 from edgepanda.cli import main

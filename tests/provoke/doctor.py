@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -25,6 +26,7 @@ from edgepanda.doctor import (
 from edgepanda.doctor import node as nodes
 from edgepanda.doctor.finding import Finding
 from edgepanda.doctor.patient import NodeSeen, Patient
+from edgepanda.model.broker_needs import LARGEST_NEEDED, Observed
 from edgepanda.model.hardware import Readings, WifiReading
 from tests.provoke.kit import Here, Words, provokes
 
@@ -32,8 +34,15 @@ MIB = 1 << 20
 CLOCK = clock.ClockFacts(now=clock.EARLIEST + 1e6, synchronised=True, jumps=1)
 DISK = disk.DiskFacts(path="/var/lib/x", free=9000 * MIB, size=30_000 * MIB, inodes=100_000, mount="/", kind="ext4")
 MEMORY = memory.MemoryFacts(total=512, available=300, killed=0)
-BROKER = broker.BrokerFacts(
-    address="mqtt://x:1883", connect=0.0005, round_trip=0.002, large=True, retained=True, will=True
+BROKER = Observed(
+    address="mqtt://127.0.0.1:1883",
+    host="127.0.0.1",
+    answer=0.0005,
+    round_trip=0.002,
+    round_trip_p95=0.003,
+    largest=LARGEST_NEEDED,
+    retained=True,
+    will=True,
 )
 SITE = coordinator.CoordinatorFacts(
     site="home", digest={"epoch": 3, "problem": None, "head": {"height": 7}}, proof={"ok": True}
@@ -44,6 +53,11 @@ USER = groups.UserFacts(name="me", uid=1000, gids=frozenset({1000}), listed=froz
 NEED = groups.NeedFacts(device="pan", path="/dev/gpiochip0", uid=0, gid=997, mode=0o660, group="gpio")
 UNIT = units.UnitFacts(name="edgepanda@node.service", active="active", file="enabled")
 changed = msgspec.structs.replace
+
+
+def at_broker(**what: Any) -> list[Finding]:
+    return broker.judge(broker.BrokerFacts(seen=changed(BROKER, **what), now=0.0))
+
 
 FOUND: dict[str, Callable[[], list[Finding]]] = {
     "clock_wrong": lambda: clock.judge(changed(CLOCK, now=0.0)),
@@ -61,10 +75,8 @@ FOUND: dict[str, Callable[[], list[Finding]]] = {
     "wifi_power_saving": lambda: hardware.judge(
         Readings(wifi={"wlan0": WifiReading(connected=True, power_saving=True)})
     ),
-    "broker_untried": lambda: broker.judge(changed(BROKER, round_trip=None)),
-    "broker_delays": lambda: broker.judge(changed(BROKER, round_trip=0.044)),
-    "broker_slow": lambda: broker.judge(changed(BROKER, round_trip=0.4, connect=0.199)),
-    "broker_lacks": lambda: broker.judge(changed(BROKER, large=False)),
+    "broker_delays": lambda: at_broker(round_trip=0.044),
+    "broker_slow": lambda: at_broker(round_trip_p95=0.9),
     "ledger_damaged": lambda: coordinator.judge(changed(SITE, proof={"ok": False, "problems": [1]})),
     "doctor_not_checked": lambda: nodes.judge(NodeSeen(denied=True), where="node.sock"),
     "node_not_running": lambda: nodes.judge(NodeSeen(), where="node.sock"),

@@ -27,6 +27,7 @@ from edgepanda.doctor.finding import Finding, worst
 from edgepanda.doctor.patient import NodeSeen, Patient
 from edgepanda.error_codes import CODES
 from edgepanda.errors import EdgePandaError
+from edgepanda.model.broker_needs import LARGEST_NEEDED, Observed
 from edgepanda.model.config import load_what_is_right
 from edgepanda.model.hardware import Readings, WifiReading
 
@@ -48,8 +49,19 @@ def told(findings: list[Finding]) -> list[tuple[str, str]]:
 CLOCK = clock.ClockFacts(now=clock.EARLIEST + 1e6, synchronised=True, jumps=1)
 DISK = disk.DiskFacts(path="/var/lib/x", free=9000 * MIB, size=30_000 * MIB, inodes=100_000, mount="/", kind="ext4")
 MEMORY = memory.MemoryFacts(total=512, available=300, killed=0)
-BROKER = broker.BrokerFacts(
-    address="mqtt://x:1883", connect=0.0005, round_trip=0.002, large=True, retained=True, will=True
+BROKER = Observed(
+    address="mqtt://127.0.0.1:1883",
+    host="127.0.0.1",
+    topics=True,
+    qos=True,
+    answer=0.0005,
+    round_trip=0.002,
+    round_trip_p95=0.003,
+    largest=LARGEST_NEEDED,
+    retained=True,
+    retained_wildcard=True,
+    retained_cleared=True,
+    will=True,
 )
 SITE = coordinator.CoordinatorFacts(
     site="home", here=True, digest={"epoch": 3, "problem": None, "head": {"height": 7}}, proof={"ok": True}
@@ -140,27 +152,34 @@ def test_hardware(seen: Readings, expected: list[tuple[str, str]]) -> None:
     assert told(hardware.judge(seen)) == expected
 
 
+def at_broker(*, embedded: bool = False, **what: Any) -> list[Finding]:
+    return broker.judge(broker.BrokerFacts(seen=changed(BROKER, **what), now=1.7e9, embedded=embedded))
+
+
 @pytest.mark.parametrize(
     ("what", "expected"),
     [
         ({}, [("ok", "ok")]),
-        ({"error": REFUSED}, [("fault", "broker_unreachable")]),
-        ({"round_trip": None}, [("warning", "broker_untried")]),
-        ({"subscribe_error": REFUSED}, [("warning", "broker_untried")]),
+        ({"failure": "broker_unreachable", "failure_text": "Connection refused"}, [("fault", "broker_unreachable")]),
+        ({"failure": "broker_refused"}, [("fault", "broker_refused")]),
+        ({"topics": False}, [("fault", "broker_topics")]),
         ({"round_trip": 0.044}, [("warning", "broker_delays")]),
-        ({"round_trip": 0.1, "connect": 0.045}, [("ok", "ok")]),
-        ({"round_trip": 0.4, "connect": 0.199}, [("warning", "broker_slow")]),
-        ({"large": False, "retained": False}, [("fault", "broker_lacks"), ("fault", "broker_lacks")]),
-        ({"will": False}, [("fault", "broker_lacks")]),
+        ({"round_trip": 0.1, "answer": 0.045}, [("ok", "ok")]),
+        ({"round_trip_p95": 0.9}, [("warning", "broker_slow")]),
+        ({"largest": 0, "retained": False}, [("fault", "broker_no_retain"), ("fault", "broker_small_messages")]),
+        ({"will": False}, [("fault", "broker_no_will")]),
+        ({"host": "broker.lan", "user": "me"}, [("warning", "broker_plaintext")]),
+        ({"tls": True, "certificate_until": 1.7e9 + 86_400}, [("warning", "broker_certificate_ends")]),
+        ({"unanswered": ("will",)}, [("warning", "broker_unanswered")]),
     ],
 )
 def test_broker(what: dict[str, Any], expected: list[tuple[str, str]]) -> None:
-    assert told(broker.judge(changed(BROKER, **what))) == expected
+    assert told(at_broker(**what)) == expected
 
 
 def test_who_has_the_embedded_broker_is_told_how_to_start_it() -> None:
-    assert "edgepanda up" in broker.judge(changed(BROKER, error=REFUSED, embedded=True))[0].cure
-    assert "edgepanda up" not in broker.judge(changed(BROKER, error=REFUSED))[0].cure
+    assert "edgepanda up" in at_broker(embedded=True, failure="broker_unreachable")[0].cure
+    assert "edgepanda up" not in at_broker(failure="broker_unreachable")[0].cure
 
 
 @pytest.mark.parametrize(
