@@ -218,7 +218,7 @@ class Attempts:
     async def _run(self, attempt: Attempt) -> Finished:
         lane = self._arbiter.lane(attempt.device)
         turn = None
-        telling = asyncio.get_running_loop().call_later(SHOW_AFTER, self._tell_start, attempt)
+        telling = asyncio.get_running_loop().call_later(SHOW_AFTER, self._show_start, attempt)
         attempt.entered = True
         ABOUT.set((attempt.task.id, attempt.number, attempt.device))  # for what is logged; this coroutine is a task
         try:
@@ -232,7 +232,7 @@ class Attempts:
             if not joined:
                 await self._may_begin(attempt)
             telling.cancel()
-            telling = asyncio.get_running_loop().call_later(SHOW_AFTER, self._tell_start, attempt)
+            telling = asyncio.get_running_loop().call_later(SHOW_AFTER, self._show_start, attempt)
             return self._finish(attempt, await self._act(attempt))
         except NeverBegan as error:
             return self._not_begun(attempt, EdgePandaError(str(error), code=error.code, where=attempt.device))
@@ -258,6 +258,11 @@ class Attempts:
                 lane.give_back(turn)
             self.running.pop(attempt.key, None)
             self._remember(attempt.key)
+
+    def _show_start(self, attempt: Attempt) -> None:
+        if attempt.began:  # what ends in a moment has a line for its end alone: a line costs as much as a message
+            log.info("%s.%d is under way: %s on %s", *attempt.key, attempt.task.capability, attempt.device)
+        self._tell_start(attempt)
 
     def _tell_start(self, attempt: Attempt) -> None:
         """It takes longer than a moment: say where it stands. What has asked for its permit has said so."""
@@ -288,7 +293,6 @@ class Attempts:
             await self._reporter.keep(self._journal.advance(attempt.task.id, attempt.number, "began"))
             _check_time(attempt)  # that may have taken long
         attempt.began = True
-        log.info("%s.%d begins: %s on %s", *attempt.key, attempt.task.capability, attempt.device)
 
     async def _tell_again(self, attempt: Attempt, result: Finished) -> Finished:
         """What a direct command of this task has done is not done again; an `unsafe` one needs its permit to count."""

@@ -115,7 +115,7 @@ def test_a_nodes_log_is_told_and_of_one_task_that_of_each_node_that_had_it(place
     assert {line["node"] for line in lines} == {"attic"}
     of_task = place.lines("logs", "--task", task)
     assert [line["text"] for line in of_task] == [
-        f"{task}.1 begins: servo.move on pan",
+        f"{task}.1 is under way: servo.move on pan",
         f"{task}.1 ends: succeeded",
     ]
     assert {(line["node"], line["task"], line["attempt"], line["device"]) for line in of_task} == {
