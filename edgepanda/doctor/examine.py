@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import threading
 import time
@@ -46,7 +47,7 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     loaded: Loaded | None
     path: str
     text: str = ""  # of the configuration
-    known: set[str] = set()  # secrets of this machine, as far as they could be read
+    known: set[str] | None = None  # secrets of this machine, as far as they can be read; None: not in time
     node: dict[str, Any] | None = None  # the node's own status
 
 
@@ -54,7 +55,11 @@ async def examine(
     given: str | None, *, within: float, root: Path = Path("/"), progress: Callable[[set[str]], None] = lambda _: None
 ) -> Examination:
     """Look the machine over. `within`: seconds for each check, all at once; `progress` gets the areas not done yet."""
-    loaded, facts = await in_thread(functools.partial(configuration.read, given))
+    try:
+        loaded, facts = await in_thread(functools.partial(configuration.read, given), within=within)
+    except TimeoutError:
+        late = EdgePandaError("its disk does not answer", code="doctor_late", where=given or "configuration")
+        loaded, facts = None, configuration.ConfigurationFacts(error=late)
     patient = Patient(loaded, root=root, within=within)
     found: dict[str, list[Finding]] = {"configuration": configuration.judge(facts)}
     tasks = {area: asyncio.create_task(_check(patient, area, check)) for area, check in CHECKS.items()}
@@ -70,16 +75,24 @@ async def examine(
     await asyncio.wait(tasks.values(), timeout=within + MANNERS)
     for area, task in tasks.items():
         found[area] = task.result() if task.done() else [_late(area, within)]
-    text = read_text(Path(facts.path)) if facts.path else ""
-    known = await in_thread(lambda: known_secrets(loaded, text))
-    findings = [_discreet(each, area, known) for area, some in found.items() for each in some]
+    text, known = "", None
+    with contextlib.suppress(TimeoutError):
+        text, known = await in_thread(lambda: _secrets(loaded, facts.path), within=MANNERS)
+    findings = [_discreet(each, area, known or set()) for area, some in found.items() for each in some]
     status = patient.node.result().status if patient.node.done() and not patient.node.cancelled() else None
     return Examination(findings=findings, loaded=loaded, path=facts.path, text=text, known=known, node=status)
 
 
+def _secrets(loaded: Loaded | None, path: str) -> tuple[str, set[str]]:
+    text = read_text(Path(path)) if path else ""
+    return text, known_secrets(loaded, text)
+
+
 def _discreet(finding: Finding, area: str, known: set[str]) -> Finding:
-    told = {name: redact(getattr(finding, name), known) for name in ("where", "found", "cure")}
-    return msgspec.structs.replace(finding, area=area, **told)
+    """Without secrets, and with what a person needs where an error said less."""
+    cure = finding.cure or ("" if finding.level == "ok" else f"`edgepanda explain {finding.code}`")
+    told = {"where": finding.where or area, "found": finding.found, "cure": cure}
+    return msgspec.structs.replace(finding, area=area, **{name: redact(text, known) for name, text in told.items()})
 
 
 async def _check(patient: Patient, area: str, check: Check) -> list[Finding]:
@@ -102,8 +115,11 @@ def _late(area: str, within: float) -> Finding:
     return warning(code="doctor_late", where=area, found=told, cure="give the command again with a longer --timeout")
 
 
-async def in_thread(work: Callable[[], T]) -> T:
-    """Off the loop, on a thread that nobody waits for: a disk that hangs must not keep the command from ending."""
+async def in_thread(work: Callable[[], T], *, within: float | None = None) -> T:
+    """Off the loop, on a thread that nobody waits for: a disk that hangs must not keep the command from ending.
+
+    Raises `TimeoutError` after `within` seconds.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -124,7 +140,7 @@ async def in_thread(work: Callable[[], T]) -> T:
             loop.call_soon_threadsafe(finish, result, failure)
 
     threading.Thread(target=run, name="edgepanda-doctor", daemon=True).start()
-    return await done
+    return await asyncio.wait_for(done, within)
 
 
 async def _keys(patient: Patient) -> list[Finding]:

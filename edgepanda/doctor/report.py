@@ -35,7 +35,17 @@ In this archive:
 
 
 async def gather(found: Examination, document: dict[str, Any], *, within: float) -> dict[str, str]:
-    """The files of the report: name and text, without secrets. `document`: what `doctor --json` prints."""
+    """The files of the report: name and text, without secrets. `document`: what `doctor --json` prints.
+
+    Raises `EdgePandaError` (`doctor_late`) where the secrets are not known.
+    """
+    if found.known is None:
+        raise EdgePandaError(
+            "the keys of this machine cannot be read in time, so that they could not be taken out of a report",
+            code="doctor_late",
+            where="report",
+        )
+    known = found.known
     patient = Patient(found.loaded, within=within)
     status = found.node or {}
     card = status.get("card")
@@ -50,7 +60,7 @@ async def gather(found: Examination, document: dict[str, Any], *, within: float)
         "card.json": card,
         "log.txt": await _log(found, within),
     }
-    files = {name: _text(part, found.known) for name, part in parts.items() if part}
+    files = {name: _text(part, known) for name, part in parts.items() if part}
     return {"README.txt": _ABOUT + "".join(f"  {name}\n" for name in files), **files}
 
 
