@@ -156,7 +156,8 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[
         str,
         key(
-            "The node's name, unique at the site; empty: the host's name and four characters of its key.",
+            "The node's name, unique at the site; empty: the host's name and four characters of its key. Once it is "
+            "let in, the site's word counts: `edgepanda rename` changes both.",
             allowed=_A_NAME,
             example="desk",
             pattern="^[a-z0-9-]{0,32}$(?!\\n)",

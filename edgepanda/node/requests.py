@@ -23,6 +23,7 @@ from edgepanda.wire.requests import LARGEST_NODE_REQUEST, NODE_METHODS
 log = logging.getLogger("edgepanda.node")
 
 MOST_KEPT = 64 * 1024  # bytes of answers that are kept for repetitions; the newest is kept in any case
+MOST_REFUSALS = 100  # different ones that are logged
 MOST_RUNNING = 16  # requests that are worked at, or held back
 
 Send = Callable[[Peer, messages.Reply], None]
@@ -38,6 +39,7 @@ class NodeRequests:
         self._running: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._answered: OrderedDict[tuple[str, str], tuple[messages.Reply, int]] = OrderedDict()
         self._kept = 0
+        self._refusals: set[tuple[str, str, str]] = set()
 
     def take(self, request: messages.Request, sender: Peer) -> None:
         """Answer one request, now or when its method has."""
@@ -67,7 +69,7 @@ class NodeRequests:
             result = await call(self._methods, request.method, request.params)
             reply = messages.Reply(id=request.id, result=result)
         except EdgePandaError as error:
-            log.info("refused %.40s of %s: %.400s [%s]", request.method, sender.name, error, error.code)
+            self._note_refusal(request, sender, error)
             reply = messages.Reply(id=request.id, error=messages.rpc_error(error))
         finally:
             del self._running[key]
@@ -77,6 +79,13 @@ class NodeRequests:
             reply = messages.Reply(id=request.id, error=messages.rpc_error(error))
             self._send(sender, reply)
         self._keep(key, reply)
+
+    def _note_refusal(self, request: messages.Request, sender: Peer, error: EdgePandaError) -> None:
+        """In the log once for each asker, method and code: whoever asks again and again does not fill it."""
+        kind = (sender.kid, request.method[:40], error.code)
+        if kind not in self._refusals and len(self._refusals) < MOST_REFUSALS:
+            self._refusals.add(kind)
+            log.info("refused %.40s of %s: %.400s [%s]", request.method, sender.name, error, error.code)
 
     def _keep(self, key: tuple[str, str], reply: messages.Reply) -> None:
         size = len(msgspec.json.encode(reply))

@@ -158,6 +158,17 @@ async def test_one_who_asks_without_end_is_held_up() -> None:
     assert await asked.code(counter=100) == ""
 
 
+async def test_a_refusal_is_logged_once_and_so_often_at_most(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO", logger="edgepanda.node")
+    monkeypatch.setattr(requests, "MOST_REFUSALS", 3)
+    asked = Asked()
+    for number in range(20):
+        await asked.code(method=f"nothing{number // 4}", counter=number + 1)
+    assert [record.args[0] for record in caplog.records] == ["nothing0", "nothing1", "nothing2"]  # type: ignore[index]
+
+
 async def test_one_that_could_not_be_read_is_answered() -> None:
     asked = Asked()
     error = EdgePandaError("unknown type", code="unsupported", where="request")
