@@ -76,7 +76,8 @@ def try_command(settings: Settings, name: str, words: tuple[str, ...], yes: bool
     blocked it: a path, a time or memory limit, a permission, a variable, result.json.
 
     The running node runs it, so with its own user, limits and view of the disk. Where none runs, a driver host is
-    started for it, as the user that owns the node's state. It asks before anything that does more than look.
+    started for it, as the user that owns the node's state, and Ctrl-C ends the program. It asks before anything that
+    does more than look.
     """
     quiet(settings)
     loaded = settings.load()
@@ -84,7 +85,12 @@ def try_command(settings: Settings, name: str, words: tuple[str, ...], yes: bool
     if not yes and (entry["tier"] > 0 or entry["replay"] != "safe") and not _confirmed(settings, name, entry):
         hint("nothing was run")
         return INTERRUPTED
-    tried = asyncio.run(_try(loaded, name, entry, words))
+    try:
+        tried = asyncio.run(_try(loaded, name, entry, words))
+    except KeyboardInterrupt:
+        if LocalNode.of(loaded).present:
+            hint("the node goes on with it, up to its time limit; `edgepanda status` shows it")
+        raise
     if settings.json:
         emit({**msgspec.to_builtins(tried), "ok": tried.outcome == "succeeded"})
     else:

@@ -28,11 +28,6 @@ class Taken(msgspec.Struct, kw_only=True, omit_defaults=True):
     restart: tuple[str, ...] = ()  # keys that only a restart takes up
     error: dict[str, Any] | None = None
 
-    @property
-    def ready(self) -> bool:
-        """Whether the device can be used now."""
-        return self.reloaded and self.state == "ready"
-
 
 async def take_up(loaded: Loaded, name: str = "") -> Taken:
     """Have the node reload; what it says of the device `name`. Raises nothing that a node says."""

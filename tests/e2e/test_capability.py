@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,16 @@ def person(tmp_path: Path) -> Iterator[Person]:
     someone.ok("init", "--name", "desk")
     someone.listen_anywhere()
     script(someone, "good.sh", GOOD)
+    yield someone
+    someone.close()
+
+
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    """Somebody whose configuration nobody changes: for what must be refused."""
+    someone = Person(tmp_path_factory.mktemp("settled"))
+    someone.ok("init", "--name", "desk")
+    someone.configure('\n[capabilities."my.own"]\nargv = ["df"]\ntier = 1\nreplay = "safe"\n')
     yield someone
     someone.close()
 
@@ -93,10 +106,11 @@ BLOCKED = [
 
 
 def test_what_blocks_it_is_named_alone_and_through_the_node(person: Person) -> None:
-    for at, (line, _, _) in enumerate(BLOCKED):
-        added(person, f"blocked.no{at}", "sh", "-c", line, more=("--timeout", "1"))
+    commands = {f"blocked.no{at}": ["sh", "-c", line] for at, (line, _, _) in enumerate(BLOCKED)}
+    commands["blocked.here"] = ["cat", "data.txt"]
+    for name, argv in commands.items():
+        person.configure(f'\n[capabilities."{name}"]\nargv = {argv}\ntier = 0\nreplay = "safe"\ntimeout = 1\n')
     (person.folder / "data.txt").write_text("x")
-    added(person, "blocked.here", "cat", "data.txt")
     for at, (line, option, why) in enumerate(BLOCKED):
         first = tried(person, f"blocked.no{at}")["blocked"][0]
         assert (first["option"], why in first["why"], bool(first["cure"])) == (option, True, True), (line, first)
@@ -138,12 +152,11 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("line", "code", "said"), REFUSED)
-def test_what_cannot_be_changes_nothing(person: Person, line: str, code: str, said: str) -> None:
-    person.configure('\n[capabilities."my.own"]\nargv = ["df"]\ntier = 1\nreplay = "safe"\n')
-    before = (person.folder / "edgepanda.toml").read_bytes()
-    done = person.run("capability", *line.split())
+def test_what_cannot_be_changes_nothing(settled: Person, line: str, code: str, said: str) -> None:
+    before = (settled.folder / "edgepanda.toml").read_bytes()
+    done = settled.run("capability", *line.split())
     assert (done.returncode, f"[{code}]" in done.stderr, said in done.stderr) == (2, True, True), done.stderr
-    assert (person.folder / "edgepanda.toml").read_bytes() == before
+    assert (settled.folder / "edgepanda.toml").read_bytes() == before
 
 
 def test_what_does_more_than_look_is_asked_for(person: Person) -> None:
@@ -154,6 +167,27 @@ def test_what_does_more_than_look_is_asked_for(person: Person) -> None:
     code, told = person.at_terminal("capability", "try", "pump.run", typed="y\n")
     assert (code, "free: 1" in told) == (0, True)
     assert tried(person, "pump.run", "--yes")["value"] == 1
+
+
+def test_ctrl_c_ends_what_runs_without_a_node(person: Person) -> None:
+    mark = person.folder / "begun"
+    person.configure(
+        f'\n[capabilities."too.long"]\nargv = ["sh", "-c", "echo $$ >{mark}; sleep 600"]\ntier = 0\nreplay = "safe"\n'
+    )
+    running = person.start("capability", "try", "too.long")
+    until(lambda: mark.exists() and mark.read_text().strip())
+    assert running.end(signal.SIGINT) == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text()), 0)
+    assert person.processes() == []
+    assert list(person.temporary.iterdir()) == []
+
+
+def until(holds: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)  # another process sets no event of ours
 
 
 def test_the_help_lists_the_drivers_options(person: Person) -> None:
