@@ -121,6 +121,11 @@ async def _(here: Here) -> EdgePandaError:
         return await recorded(desk)
 
 
+@provokes("node_busy")
+async def _(here: Here) -> EdgePandaError:
+    return await refused(here, "node.rename", name="n1", to="lab")  # the task is leased to it
+
+
 @provokes("fence_retired")
 async def _(here: Here) -> str:
     with at_desk(here.folder) as desk:
