@@ -26,6 +26,7 @@ from edgepanda.services.broker_accounts import Accounts
 from edgepanda.services.broker_logins import LONGEST_WAIT, LoginPace
 from edgepanda.services.broker_packets import PacketReader, PacketWriter
 
+MOST_WAITING = 200  # messages that were taken in and not passed on; then their senders wait
 KEEPALIVE_FACTOR = 1.5  # MQTT 3.1.1, 3.1.2.10
 
 
@@ -82,6 +83,8 @@ class HardenedBroker(Broker):  # type: ignore[misc]  # amqtt has no types
         session.parent = 0
         reader.patience = session.keep_alive * KEEPALIVE_FACTOR if session.keep_alive else None
         session.keep_alive = 0  # amqtt's own timer would cut a packet in two
+        taken_in = session.delivered_message_queue
+        reader.crowded = lambda: self._broadcast_queue.qsize() + taken_in.qsize() > MOST_WAITING
         return handler, session
 
     async def _handle_client_session(

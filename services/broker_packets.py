@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from amqtt.adapters import ReaderAdapter, StreamWriterAdapter
 
 LARGEST_BACKLOG = 16 << 20  # bytes that wait for a client that does not read; it is cut off beyond
+LONGEST_HALT = 0.25  # seconds that the next packet of a sender waits for the broker to catch up
+_LOOK_AGAIN = 0.002  # seconds
 _LENGTH_BYTES = 4  # at most, of a packet's remaining length (MQTT 3.1.1, 2.2.3)
 
 
@@ -35,10 +38,12 @@ class PacketReader(ReaderAdapter):  # type: ignore[misc]  # amqtt has no types
         self._reader, self._writer, self._largest = reader, writer, largest
         self._packet = b""
         self.patience: float | None = patience
+        self.crowded: Callable[[], bool] = lambda: False  # whether more waits in the broker than it should take in
 
     async def read(self, n: int = -1) -> bytes:
         """The next `n` bytes of the present packet, or of the next one. Raises `ConnectionResetError`."""
         if not self._packet:
+            await self._room()
             self._packet = await self._next()
         if n > len(self._packet):
             self._writer.abort()
@@ -50,6 +55,13 @@ class PacketReader(ReaderAdapter):  # type: ignore[misc]  # amqtt has no types
     def feed_eof(self) -> None:
         """Nothing more is wanted."""
         self._reader.feed_eof()
+
+    async def _room(self) -> None:
+        """Let the sender wait while the broker is behind. Not for ever: what it says may be what is waited for."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LONGEST_HALT
+        while self.crowded() and loop.time() < until:  # noqa: ASYNC110 amqtt has no event for it
+            await asyncio.sleep(_LOOK_AGAIN)
 
     async def _next(self) -> bytes:
         try:
