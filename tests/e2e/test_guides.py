@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgepanda.cli.table import COMMANDS
-from tests.rig.guide import Guide, Step, called, mentioned, read
+from tests.rig.guide import called, mentioned, read, until
 from tests.rig.machine import Machine, join
 from tests.rig.reader import Reader
 
@@ -19,12 +19,6 @@ OBEYS = "do pan.move"  # of the first servo
 MOST_FIRST = 3  # commands after the clone until the servo obeys
 JOINS = "do shed/pan.move"  # on the second machine
 MOST_SECOND = 8  # commands on both machines until it obeys there
-
-
-def until_it_obeys(guide: Guide, command: str = OBEYS) -> list[Step]:
-    """The steps of the first servo's page, or another one's, up to the command that it obeys."""
-    (last, *_) = (at for at, step in enumerate(guide.steps) if command in step.text)
-    return guide.steps[: last + 1]
 
 
 @pytest.fixture
@@ -44,7 +38,7 @@ def test_every_command_of_a_page(page: str, machines: dict[str, Machine]) -> Non
     guide = read(FOLDER / page)
     reader = Reader(machines)
     for before in guide.after:
-        for step in until_it_obeys(read(FOLDER / before)):
+        for step in until(read(FOLDER / before), OBEYS):
             reader.take(step)
     for step in guide.steps:
         reader.take(step)
@@ -52,12 +46,12 @@ def test_every_command_of_a_page(page: str, machines: dict[str, Machine]) -> Non
 
 
 def test_the_first_servo_obeys_within_three_commands() -> None:
-    steps = until_it_obeys(read(FOLDER / "first-servo.md"))
+    steps = until(read(FOLDER / "first-servo.md"), OBEYS)
     assert len(steps) <= MOST_FIRST, [step.text for step in steps]
 
 
 def test_a_second_machine_has_joined_within_eight_commands() -> None:
-    steps = until_it_obeys(read(FOLDER / "second-pi.md"), JOINS)
+    steps = until(read(FOLDER / "second-pi.md"), JOINS)
     assert len(steps) <= MOST_SECOND, [step.text for step in steps]
 
 

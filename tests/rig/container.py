@@ -5,6 +5,7 @@ Needs root. Only the standard library, so that the system's own Python can run i
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from tests.rig.machine import PATH, Machine
@@ -14,6 +15,8 @@ USER = "panda"
 
 class Container(Machine):
     """Off until `boot`. `root`: the tree, in which the user has a clone already; `options`: for systemd-nspawn."""
+
+    patience = 240.0  # seconds for one command: some of them install packages
 
     def __init__(self, name: str, root: Path, options: list[str]) -> None:
         self.name, self.root, self.options = name, root, options
@@ -36,3 +39,13 @@ class Container(Machine):
         """Into all that is the container's, and there as the user."""
         enter = ["nsenter", "--target", str(first), "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--"]
         return [*enter, "/usr/sbin/runuser", "-u", USER, "--"]
+
+    def network_words(self) -> list[str]:
+        """What runs a program of this system in the container's network; it must have one of its own."""
+        return ["nsenter", "--target", str(self.first), "--net", "--"]
+
+    def start_over(self) -> None:
+        """As the clone was before anything was typed, but for the packages."""
+        (self.clone / "edgepanda.toml").unlink(missing_ok=True)
+        for folder in (self.clone / ".edgepanda", self.home / ".local/share/edgepanda"):
+            shutil.rmtree(folder, ignore_errors=True)

@@ -151,6 +151,12 @@ def line_pattern(line: str) -> str:
     return "^" + ".*".join(re.escape(part) for part in line.split("...")) + "$"
 
 
+def until(guide: Guide, command: str) -> list[Step]:
+    """The steps up to the first whose text holds the command. Pure."""
+    (last, *_) = (at for at, step in enumerate(guide.steps) if command in step.text)
+    return guide.steps[: last + 1]
+
+
 def copied(text: str, printed: list[str]) -> str | None:
     """What somebody types who copies the newest printed line that looks like `text`, whatever the program is called
     there; None if nobody has printed one. Pure.

@@ -56,13 +56,15 @@ class Terminal:
         file = self._machine.inside(self._file)
         stdin.write(f". '{file}' </dev/null; __code=$?; printf '\\n%s %s\\n' {_MARK} $__code; (exit $__code)\n")
         stdin.flush()
-        mark = self._shell.wait_for(f"^{_MARK} ", after=seen, within=PATIENCE)
+        mark = self._shell.wait_for(f"^{_MARK} ", after=seen, within=self._machine.patience)
         lines = self._shell.lines[seen : self._shell.lines.index(mark, seen)]
         return Done(int(mark.split()[1]), "\n".join(lines).rstrip("\n"))
 
 
 class Machine:
     """Off until `boot`; `folder` holds its home, and in there the clone that the documents begin with."""
+
+    patience = PATIENCE
 
     def __init__(self, name: str, folder: Path, *, beside: Machine | None = None) -> None:
         self.name, self.folder, self.path, self.beside = name, folder, PATH, beside
@@ -138,6 +140,10 @@ class Machine:
             running.process.stdout.close()
         self._started.clear()
 
+    def network_words(self) -> list[str]:
+        """What runs a program of this system in the machine's network."""
+        return ["nsenter", "--target", str(self.first), "--net", "--user", "--preserve-credentials", "--"]
+
     def __enter__(self) -> Self:
         self.boot()
         return self
@@ -198,12 +204,11 @@ class Machine:
 def join(*machines: Machine) -> None:
     """A cable between two machines that are on: addresses 192.168.77.1 and 192.168.77.2."""
     one, other = machines
-    inside = ["nsenter", "--net", "--user", "--preserve-credentials", "--target"]
     lay = ["ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(other.first)]
-    subprocess.run([*inside, str(one.first), *lay], check=True)
+    subprocess.run([*one.network_words(), *lay], check=True)
     for number, machine in enumerate(machines, 1):
         for words in (f"addr add 192.168.77.{number}/24 dev eth0", "link set eth0 up", "route add default dev eth0"):
-            subprocess.run([*inside, str(machine.first), "ip", *words.split()], check=True)
+            subprocess.run([*machine.network_words(), "ip", *words.split()], check=True)
 
 
 def _children(pid: int) -> list[int]:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from tests.rig.guide import Step, copied, cron_command, line_pattern, matches
-from tests.rig.machine import PATIENCE, Machine, Terminal
+from tests.rig.machine import Machine, Terminal
 from tests.rig.running import Running
 
 READY = "ready: ..."
@@ -74,11 +74,11 @@ class Reader:
         seen = 0
         for line in (step.shown or READY).splitlines():
             if line.strip() != "...":
-                found = running.wait_for(line_pattern(line), after=seen, within=PATIENCE)
+                found = running.wait_for(line_pattern(line), after=seen, within=machine.patience)
                 seen = running.lines.index(found, seen) + 1
 
     def _try_until_it_works(self, step: Step, machine: Machine) -> None:
-        terminal, until = machine.terminal(), time.monotonic() + PATIENCE
+        terminal, until = machine.terminal(), time.monotonic() + machine.patience
         while (done := terminal.type(step.text)).code != step.code:
             assert time.monotonic() < until, f"{step.where}: {step.text}\ngoes on failing:\n{done.text}"
             time.sleep(LOOK_EVERY)
@@ -92,7 +92,7 @@ class Reader:
 
     def _run(self, step: Step, machine: Machine, words: list[str], where: Path) -> None:
         running = machine.start(words, where=where)
-        code = running.process.wait(PATIENCE)
+        code = running.process.wait(machine.patience)
         running.end()
         assert code == step.code, f"{step.where}: {step.text}\nended with {code}:\n{running.text}"
 
