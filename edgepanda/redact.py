@@ -25,10 +25,10 @@ _NAME = (
     r"(?:passw|passphrase|secret|token(?!s|ize)|api[_-]?key|private[_-]?key|access[_-]?key|credential"
     r"|(?<![a-z])psk|cookie)"
 )
-_POINTERS = ("_file", "_env", "_path")  # where a secret is, which is none itself
+_POINTERS = ("_file", "_env", "_path", "_stdin")  # where a secret is, which is none itself
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 _REST = r"[\w.-]{0,40}"
-_POINTER = r"(?!(?:[\w.-]{0,40}[_-](?:file|env|path)\b))"
+_POINTER = r"(?!(?:[\w.-]{0,40}[_-](?:file|env|path|stdin)\b))"
 _LONG = r"\"\"\"[\s\S]{1,4096}?\"\"\"|'''[\s\S]{1,4096}?'''"
 _QUOTED = r"\"(?:[^\"\\\r\n]|\\.)+\"|'(?:[^'\\\r\n]|\\.)+'"
 _PLAIN = r"[^\s,;\"'\[\]{}()][^\s,;\"']*"

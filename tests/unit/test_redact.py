@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgepanda.error_codes import CODES
 from edgepanda.model.ids import new_id
 from edgepanda.redact import GONE, redact, redact_value
 from edgepanda.trust.identity import Identity, encode_key
@@ -98,6 +99,7 @@ def test_digests_ids_and_public_keys_stay(digest: bytes, signature: bytes) -> No
         "12:30:01 INFO edgepanda.node: pan.move angle=30 evidence position=30.0",
         'password = ""',
         "max_tokens: 100",
+        "name it with --password-file or --password-stdin and give the command again",
         "Basic configuration of the site",
         "ed25519:" + "A" * 43,
     ],
@@ -112,6 +114,12 @@ def test_every_document_of_ours_stays_readable() -> None:
         for line in (Path(__file__).parents[2] / name).read_text().splitlines():
             shown = redact(line)
             assert shown == line or "://" in line or "=" in line, f"{name}: {line}"
+
+
+def test_what_errors_tell_to_do_stays() -> None:
+    for name, entry in CODES.items():
+        for text in (entry.meaning, entry.cure, *entry.causes):
+            assert redact(text) == text, name
 
 
 @pytest.mark.parametrize("lines", ["\n", "\\n", "\nDec 01 10:00:00 desk edgepanda[12]: "])
