@@ -112,7 +112,7 @@ def add_command(
     from edgepanda.cli.device_work import by_node, open_config, save
     from edgepanda.cli.driver_options import read_words, require
     from edgepanda.node.configured import COMMAND, Program
-    from edgepanda.node.visit import visited
+    from edgepanda.node.visit import visited, visitor
 
     quiet(settings)
     loaded, file = open_config(settings)
@@ -120,7 +120,7 @@ def add_command(
     argv = _argv(click.get_current_context().meta[_COMMAND])
 
     async def checked() -> tuple[dict[str, Any], Probe]:
-        async with visited(Program(COMMAND)) as host:
+        async with visited(Program(COMMAND), user=visitor(loaded)) as host:
             schema = (await host.describe()).device
             entry = {"argv": argv, **read_words(words, schema)}
             if arguments:

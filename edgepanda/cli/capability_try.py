@@ -159,9 +159,9 @@ async def _try(loaded: Loaded, name: str, entry: dict[str, Any], words: Sequence
     if status is not None:
         through = str(status["name"])
         probe, ran = await _by_node(local, name, entry, words)
-        user = None
+        user = ""
     else:
-        through, user = "", service_user(loaded)
+        through, user = "", _other_user(loaded)
         probe, ran = await _alone(name, entry, words, user)
     around = surroundings(pid)
     facts = {
@@ -235,31 +235,22 @@ async def _by_node(local: LocalNode, name: str, entry: dict[str, Any], words: Se
     return probe, msgspec.convert(result, _Ran)
 
 
-def service_user(loaded: Loaded) -> str | None:
-    """Whom to run it as, where that is somebody else: who owns the node's state. Raises `EdgePandaError`."""
-    import pwd
+def _other_user(loaded: Loaded) -> str:
+    """Whom to run it as, where that is somebody else. Raises `EdgePandaError` (`not_allowed`) unless we may."""
+    from edgepanda.node.visit import state_owner
 
-    try:
-        owner = loaded.state_dir.stat().st_uid
-    except OSError:
-        return None
-    if owner == os.geteuid():
-        return None
-    try:
-        name = pwd.getpwuid(owner).pw_name
-    except KeyError:
-        return None
-    if os.geteuid() != 0:
+    owner = state_owner(loaded)
+    if owner and os.geteuid() != 0:
         raise EdgePandaError(
-            f"the node runs as {name}, and you are somebody else",
+            f"the node runs as {owner}, and you are somebody else",
             code="not_allowed",
             where=str(loaded.state_dir),
             cure="start the node, which then runs it; or put sudo in front",
         )
-    return name
+    return owner
 
 
-async def _alone(name: str, entry: dict[str, Any], words: Sequence[str], user: str | None) -> tuple[Probe, _Ran]:
+async def _alone(name: str, entry: dict[str, Any], words: Sequence[str], user: str) -> tuple[Probe, _Ran]:
     from edgepanda.cli.arguments import parse_args
     from edgepanda.node.cards import as_action
     from edgepanda.node.configured import COMMAND, Program
@@ -270,7 +261,7 @@ async def _alone(name: str, entry: dict[str, Any], words: Sequence[str], user: s
         work = Path(folder) / "work"
         if user:
             shutil.chown(folder, user)
-        async with visited(Program(COMMAND), user=user or "") as host:
+        async with visited(Program(COMMAND), user=user) as host:
             probe = await host.probe(config)
             if not probe.usable:
                 return probe, _Ran(outcome="failed", code="unavailable", message=probe.reason)

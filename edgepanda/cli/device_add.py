@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,14 +65,16 @@ def _given(args: list[str], option: str) -> str | None:
 def _driver_help(ctx: click.Context, driver: str, *, config: str | None, program: str) -> None:
     from edgepanda.cli.device_work import describe, entry_of
     from edgepanda.cli.driver_help import help_text
-    from edgepanda.model.config import ConfigError, find_config
+    from edgepanda.model.config import ConfigError
+    from edgepanda.node.visit import visitor
 
-    quiet(Settings(config, False, None, False))
-    try:
-        folder = find_config(config).parent
-    except ConfigError:
-        folder = Path()  # there is none yet, and the help does not need it
-    description = asyncio.run(describe(entry_of(driver, program, folder), folder))
+    settings = Settings(config, False, None, False)
+    quiet(settings)
+    folder, user = Path(), ""
+    with contextlib.suppress(ConfigError):  # there may be none yet, and the help does not need it
+        loaded = settings.load()
+        folder, user = loaded.path.parent, visitor(loaded)
+    description = asyncio.run(describe(entry_of(driver, program, folder), folder, user=user))
     say(help_text(driver, description, ctx.command_path))
     ctx.exit()
 

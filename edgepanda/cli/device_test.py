@@ -154,11 +154,12 @@ async def _look_by_node(local: LocalNode, name: str, action: str) -> Look:
 async def _alone(loaded: Loaded, name: str, entry: dict[str, Any]) -> Tested:
     from edgepanda.cli.device_work import own_values
     from edgepanda.node.configured import program_of
-    from edgepanda.node.visit import visited
+    from edgepanda.node.visit import visited, visitor
 
     values = own_values(entry)
     try:
-        async with visited(program_of(entry, loaded.path.parent, f"devices.{name}")) as host:
+        program = program_of(entry, loaded.path.parent, f"devices.{name}")
+        async with visited(program, user=visitor(loaded)) as host:
             description, probe = await host.describe(), await host.probe(values)
             tested = _probed(name, description, probe)
             if probe.usable:

@@ -105,12 +105,14 @@ def _from(path: str, folder: Path) -> str:
     return os.path.abspath(path) if relative.startswith("..") else f"./{relative}"
 
 
-async def describe(entry: dict[str, Any], folder: Path) -> Description:
-    """What a driver says of itself. Raises `DriverError` (`unavailable`) when it cannot be started."""
+async def describe(entry: dict[str, Any], folder: Path, *, user: str = "") -> Description:
+    """What a driver says of itself; its host runs as `user`. Raises `DriverError` (`unavailable`) when that does not
+    start.
+    """
     from edgepanda.node.configured import program_of
     from edgepanda.node.visit import visited
 
-    async with visited(program_of(entry, folder, "devices")) as host:
+    async with visited(program_of(entry, folder, "devices"), user=user) as host:
         return await host.describe()
 
 
@@ -128,9 +130,10 @@ async def check_device(
             that cannot be started. A device that cannot be used is no error here: the probe says so.
     """
     from edgepanda.node.configured import program_of
-    from edgepanda.node.visit import visited
+    from edgepanda.node.visit import visited, visitor
 
-    async with visited(program_of(node_keys, loaded.path.parent, f"devices.{name}")) as host:
+    program = program_of(node_keys, loaded.path.parent, f"devices.{name}")
+    async with visited(program, user=visitor(loaded)) as host:
         description = await host.describe()
         values = values_of(description.device)
         await refuse_clash(loaded, file, name, values, description.device)
@@ -188,12 +191,14 @@ async def _others(loaded: Loaded, name: str) -> list[Any]:
     """The other devices with the schemas of their drivers; one whose driver says nothing here has no known lines."""
     from edgepanda.drivers.gpio import Owner
     from edgepanda.node.configured import program_of
+    from edgepanda.node.visit import visitor
 
     entries = {other: entry for other, entry in loaded.config.devices.items() if other != name}
     programs = {other: program_of(entry, loaded.path.parent, f"devices.{other}") for other, entry in entries.items()}
     distinct = {program: entries[other] for other, program in programs.items()}
     told = await asyncio.gather(
-        *(describe(entry, loaded.path.parent) for entry in distinct.values()), return_exceptions=True
+        *(describe(entry, loaded.path.parent, user=visitor(loaded)) for entry in distinct.values()),
+        return_exceptions=True,
     )
     schemas = {
         program: answer.device

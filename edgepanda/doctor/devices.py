@@ -65,15 +65,16 @@ def from_card(card: dict[str, Any]) -> list[DeviceFacts]:
 
 async def _visit(loaded: Loaded) -> list[DeviceFacts]:
     from edgepanda.node.configured import configured
+    from edgepanda.node.visit import visitor
 
     programs: dict[Any, list[Configured]] = {}
     for thing in configured(loaded).values():
         programs.setdefault(thing.program, []).append(thing)
-    asked = await asyncio.gather(*(_visit_driver(things) for things in programs.values()))
+    asked = await asyncio.gather(*(_visit_driver(things, visitor(loaded)) for things in programs.values()))
     return [facts for group in asked for facts in group]
 
 
-async def _visit_driver(things: list[Configured]) -> list[DeviceFacts]:
+async def _visit_driver(things: list[Configured], user: str) -> list[DeviceFacts]:
     """Devices of one driver; a host that does not start is told of each."""
     from edgepanda.node.visit import visited
 
@@ -84,7 +85,7 @@ async def _visit_driver(things: list[Configured]) -> list[DeviceFacts]:
     }
     waiting = list(facts)
     try:
-        async with visited(program) as host:
+        async with visited(program, user=user) as host:
             for thing in things:
                 facts[thing.name] = await _probed(host, thing, facts[thing.name])
                 waiting.remove(thing.name)

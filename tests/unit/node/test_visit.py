@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from edgepanda.cli.capability_try import service_user
 from edgepanda.drivers.contract import DriverError
-from edgepanda.errors import EdgePandaError
 from edgepanda.model.config import Config, Loaded
 from edgepanda.node.configured import Program, program_of
 from edgepanda.node.hosts import Host
-from edgepanda.node.visit import visited
+from edgepanda.node.visit import state_owner, visited, visitor
 
 
 async def test_a_visit_does_not_end_the_host_of_a_running_node(tmp_path: Path) -> None:
@@ -70,18 +68,16 @@ def test_the_program_of_a_device(entry: dict[str, Any], program: Program) -> Non
     assert program_of(entry, Path("/etc"), "devices.x") == program
 
 
-async def test_a_command_runs_as_the_user_of_the_nodes_state(tmp_path: Path) -> None:
-    """As root it becomes that user; who is not root is told how, and never runs it as somebody else."""
+async def test_a_host_runs_as_the_user_of_the_nodes_state_and_root_as_nobody_else(tmp_path: Path) -> None:
     loaded = Loaded(Config(), tmp_path / "edgepanda.toml", tmp_path)
-    assert service_user(loaded) is None
+    assert (state_owner(loaded), visitor(loaded)) == ("", "")
     if os.geteuid() == 0:
         os.chown(tmp_path, 65534, 65534)
-        assert service_user(loaded) == "nobody"
+        assert visitor(loaded) == "nobody"
         async with visited(Program("command"), user="nobody") as host:
             status = await asyncio.to_thread(Path(f"/proc/{host.pid}/status").read_text)
             assert "\nUid:\t65534\t65534\t65534\t65534\n" in status
             assert "\nCapEff:\t0000000000000000\n" in status
     else:
-        with pytest.raises(EdgePandaError) as caught:
-            service_user(Loaded(Config(), Path("/edgepanda.toml"), Path("/")))
-        assert caught.value.code == "not_allowed"
+        of_root = Loaded(Config(), Path("/edgepanda.toml"), Path("/"))
+        assert (state_owner(of_root), visitor(of_root)) == ("root", "")
