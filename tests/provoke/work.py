@@ -51,7 +51,6 @@ for _code, (_method, _params) in {
     "invalid_task_id": ("task.submit", {"id": "No", "capability": "job.safe"}),
     "consent_required": ("task.submit", {"id": "task-0002", "capability": "job.final"}),
     "limit": ("task.submit", {"id": "task-0002", "capability": "job.safe", "priority": 1000}),
-    "node_busy": ("node.rename", {"name": "n1", "to": "lab"}),
 }.items():
     provokes(_code)(lambda here, method=_method, params=_params: refused(here, method, **params))
 
