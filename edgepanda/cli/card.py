@@ -58,8 +58,8 @@ def _show(settings: Settings, node: str | None, everyone: bool, labels: dict[str
 
 
 async def _own(settings: Settings) -> dict[str, Any] | None:
-    """This machine's node as it says itself; None where the configuration has none, or where it does not answer and
-    its name is known, so that the site can be asked. Raises `EdgePandaError` (`no_answer`).
+    """This machine's node as it says itself; None where the configuration has none. Raises `EdgePandaError`
+    (`no_answer`).
     """
     from edgepanda.cli.local import LocalNode
 
@@ -76,7 +76,7 @@ async def _own(settings: Settings) -> dict[str, Any] | None:
             "this machine's node does not answer",
             code="no_answer",
             where=error.where,
-            cure="start it with `edgepanda up`; of other nodes: edgepanda card show NODE, or --all",
+            cure="start it with `edgepanda up`; `edgepanda doctor` says why; others: edgepanda card show NODE",
         ) from error
     return {"name": status["name"], "online": status["broker"], "card": status["card"]}
 

@@ -71,6 +71,7 @@ def test_a_person_has_the_node_look_again_and_forget(tmp_path: Path) -> None:
         assert "forgotten: serial usb-Arduino" in person.ok("card", "rescan", "--forget")
         assert "usb-Arduino" not in person.ok("card")
         assert "the hardware is as it was" in person.ok("card", "rescan")
+        assert person.json("card", "rescan", "desk")["states"]["pan"]["state"] == "ready"  # over the bus
         assert person.run("card", "rescan", "attic").returncode == 2
         person.ok("card", "edit", "--label", "room=attic", "--description", "by the window")
         card = person.json("card")["card"]
