@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -166,6 +167,36 @@ def test_the_command_tells_what_is_missing_and_ends_with_one(tmp_path: Path, cap
         assert "pw" not in out
         assert main(["broker", "check", f"mqtt://ann:pw@127.0.0.1:{broker.port}"]) == 2
         assert "seen by everybody" in capsys.readouterr().err
+
+
+async def test_mosquitto_as_the_guide_sets_it_up(tmp_path: Path) -> None:
+    """The file that docs/guide/broker.md writes, with its folders and port replaced."""
+    page = (Path(__file__).parents[2] / "docs/guide/broker.md").read_text()
+    lines = page.partition("mosquitto-edgepanda.conf <<'END'\n")[2].partition("END\n")[0]
+    assert "set_tcp_nodelay true" in lines
+    authority = Authority()
+    (tmp_path / "ca.pem").write_text(authority.certificate)
+    with Guided(lines, users={"shed": "pw"}, authority=authority) as broker:
+        login = {"username": "shed", "password": "pw", "ca_file": str(tmp_path / "ca.pem")}
+        found, seen = await codes(address_of(broker.url, **login))
+        assert found == set(), seen
+        assert (seen.tls, seen.anonymous) == (True, False)
+
+
+class Guided(Mosquitto):
+    """Mosquitto with somebody's whole configuration."""
+
+    def __init__(self, lines: str, **more: Any) -> None:
+        super().__init__(**more)
+        self._whole = lines
+
+    def _lines(self, folder: Path) -> list[str]:
+        text = self._whole.replace("/etc/mosquitto/edgepanda.passwords", str(folder / "passwords"))
+        text = text.replace("/etc/mosquitto/certs/broker.crt", str(folder / "cert.pem"))
+        text = text.replace("/etc/mosquitto/certs/broker.key", str(folder / "key.pem"))
+        assert "/etc/" not in text
+        logged = ["log_dest stderr", "log_type all", *(["user root"] if os.geteuid() == 0 else [])]
+        return [*logged, text.replace("listener 8883", f"listener {self.port} {self.host}")]
 
 
 def test_without_a_url_it_is_the_one_of_the_configuration(tmp_path: Path, capsys: Any) -> None:
