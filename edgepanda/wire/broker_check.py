@@ -31,6 +31,8 @@ CLEAN_WITHIN = 3.0  # seconds for leaving nothing behind
 ROUNDS = 60  # round trips that are measured
 _LESS = (16 * 1024, LARGEST_NEEDED)  # bytes of the payloads that are tried
 
+_ALWAYS = frozenset({"topics", "qos", "retained", "will", "largest"})  # tried of every broker that lets us in
+
 
 async def observe(
     address: BrokerAddress, *, base: str = "edgepanda", within: float = 30.0, quick: bool = False
@@ -47,7 +49,11 @@ async def observe(
     except LinkError as error:
         return msgspec.structs.replace(seen, failure=error.code, failure_text=error.message)
     except TimeoutError:
-        pass
+        if not trial.entered:
+            return msgspec.structs.replace(
+                seen, failure="broker_unreachable", failure_text="it does not answer in time"
+            )
+        trial.trying |= _ALWAYS - trial.facts.keys()  # what was not even begun
     finally:
         await trial.clean()
     return msgspec.structs.replace(seen, **trial.facts, unanswered=tuple(sorted(trial.trying)))
@@ -63,12 +69,14 @@ class _Trial:
         self._open: list[Probe] = []
         self._dirty = False  # something may be retained
         self._session = ""  # the client id of a session that is kept
+        self.entered = False
         self.facts: dict[str, Any] = {}
         self.trying: set[str] = set()
 
     async def run(self, *, quick: bool = False) -> None:
         """All of it. Raises `LinkError` when there is no way in."""
         main = await self._enter("main")
+        self.entered = True
         self._read_certificate(main)
         if not await self._try("topics", self._topics(main)):
             return

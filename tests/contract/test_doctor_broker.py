@@ -54,6 +54,21 @@ async def test_who_is_not_let_in() -> None:
         assert "wrong" not in str(found)
 
 
+async def test_who_takes_the_connection_and_says_nothing() -> None:
+    with Mosquitto() as process:
+        process.suspend()
+        facts = await broker.read(parse_broker(process.url), base="edgepanda", embedded=False, within=0.5, now=1.7e9)
+        process.resume()
+    assert [(each.level, each.code) for each in broker.judge(facts)] == [("fault", "broker_unreachable")]
+
+
+async def test_what_there_was_no_time_for_is_not_called_well() -> None:
+    with Mosquitto(options="set_tcp_nodelay false") as process:  # then the round trips take longer than there is time
+        facts = await broker.read(parse_broker(process.url), base="edgepanda", embedded=False, within=1.0, now=1.7e9)
+    assert {"retained", "will", "largest"} <= set(facts.seen.unanswered)
+    assert ("warning", "broker_unanswered") in [(each.level, each.code) for each in broker.judge(facts)]
+
+
 async def test_nobody_there() -> None:
     found = await look(f"mqtt://127.0.0.1:{free_port()}")
     assert [(each.level, each.code) for each in found] == [("fault", "broker_unreachable")]
