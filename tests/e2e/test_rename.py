@@ -17,6 +17,7 @@ from edgepanda.coordinator.peers import PeersFile
 from edgepanda.trust.identity import Identity, encode_key
 from edgepanda.trust.peers import Peer
 from tests.rig.brokers import Embedded, Mosquitto, Process
+from tests.rig.cli import Person
 from tests.rig.site import COORDINATOR, PATIENCE, Site
 from tests.rig.wiretap import Wiretap
 
@@ -223,3 +224,20 @@ async def test_a_key_that_is_not_an_operators_renames_nobody(place: Place) -> No
     async with asking as client:
         with pytest.raises(Exception, match=r"may not ask for node\.rename"):
             await client.rename_node("desk", "lab")
+
+
+def test_under_up_everything_goes_on(tmp_path: Path) -> None:
+    person = Person(tmp_path)
+    person.ok("init", "--yes", "--name", "desk")
+    person.listen_anywhere()
+    with person.up() as running:
+        person.ok("do", "pan.move", "10")
+        assert "desk is lab from now on" in person.ok("rename", "lab")
+        running.wait_for("node lab")
+        while not [node for node in person.json("nodes")["nodes"] if node["name"] == "lab" and node["claiming"]]:
+            pass  # each look takes its time
+        assert person.json("do", "pan.move", "20")["node"] == "lab"
+        assert "is under way: servo.move on pan" in person.ok("logs")
+        assert person.json("rename", "lab") == {"name": "lab", "formerly": "lab", "site": True, "configuration": False}
+    assert "Traceback" not in running.text
+    person.close()
