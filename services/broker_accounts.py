@@ -11,6 +11,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
+import nacl.exceptions
+import nacl.pwhash  # here: the first login is no time to import it
 
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.broker_secret import OWN_USER
@@ -108,9 +110,6 @@ class Accounts:
         compared = account or next(iter(self._users.values()), None)
         if compared is None or name == OWN_USER:
             return False
-        import nacl.exceptions
-        import nacl.pwhash
-
         try:
             nacl.pwhash.verify(compared.password.encode(), (password or "").encode())
         except (nacl.exceptions.CryptoError, nacl.exceptions.ValueError):

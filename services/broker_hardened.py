@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amqtt.broker import Broker, Server
 from amqtt.contexts import Action
@@ -22,9 +22,11 @@ from amqtt.mqtt.protocol.handler import ProtocolHandler
 from amqtt.session import Session
 from amqtt.utils import gen_client_id
 
-from edgepanda.services.broker_accounts import Accounts
 from edgepanda.services.broker_logins import LONGEST_WAIT, LoginPace
 from edgepanda.services.broker_packets import PacketReader, PacketWriter
+
+if TYPE_CHECKING:
+    from edgepanda.services.broker_accounts import Accounts
 
 MOST_WAITING = 200  # messages that were taken in and not passed on; then their senders wait
 KEEPALIVE_FACTOR = 1.5  # MQTT 3.1.1, 3.1.2.10
