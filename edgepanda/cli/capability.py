@@ -210,10 +210,19 @@ def typed_arguments(given: tuple[str, ...], schema: dict[str, Any]) -> dict[str,
         if not colon or not name.isidentifier() or name in found:
             raise OptionError(f"{text!r} is no new argument", where="--arg", cure='write it like "seconds:integer"')
         try:
-            found[name] = read_words([f"type={kind}", *more], about)
+            found[name] = read_words([f"type={kind}", *more], _of_kind(about, kind))
         except OptionError as error:
             raise OptionError(error.message, where=f"--arg {name}: {error.where}", cure=error.cure) from error
     return found
+
+
+def _of_kind(about: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The schema of an argument whose type is known: its values are read as that type, not as text."""
+    properties = about.get("properties", {})
+    if kind not in properties.get("type", {}).get("enum", ()):
+        return about  # the type itself will be refused
+    values = {"default": {"type": kind}, "enum": {"type": "array", "items": {"type": kind}}}
+    return {**about, "properties": {**properties, **values}}
 
 
 def example_values(args: dict[str, dict[str, Any]]) -> list[str]:

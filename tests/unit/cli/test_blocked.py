@@ -137,6 +137,18 @@ def test_arguments_are_typed_by_the_drivers_schema() -> None:
     Command.read_config({"argv": ["x", "{seconds}"], "tier": 0, "replay": "safe", "args": found})
 
 
+def test_default_and_choices_have_the_arguments_own_type() -> None:
+    found = typed_arguments(
+        ("n:integer default=1 enum=1 enum=2", "s:string default=1", "b:boolean default=true"), SCHEMA
+    )
+    assert found == {
+        "n": {"type": "integer", "default": 1, "enum": [1, 2]},
+        "s": {"type": "string", "default": "1"},
+        "b": {"type": "boolean", "default": True},
+    }
+    Command.read_config({"argv": ["x"], "tier": 0, "replay": "safe", "args": found})
+
+
 @pytest.mark.parametrize("given", ["seconds", "2x:integer", "", "s:int", "s:integer minmum=1"])
 def test_an_argument_that_is_none(given: str) -> None:
     with pytest.raises(OptionError) as caught:
