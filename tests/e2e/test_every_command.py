@@ -17,6 +17,7 @@ from edgepanda.cli.table import COMMANDS
 from edgepanda.trust.identity import Identity, encode_key
 from tests.provoke.kit import check_command, check_document
 from tests.rig.brokers import Mosquitto, free_port
+from tests.rig.cli import Person
 
 Path_ = tuple[str, ...]
 KEY = encode_key(b"\1" * 32)
@@ -24,7 +25,7 @@ ARGUMENTS = {  # of each name, something that looks right
     "target": "pan.move",
     "capability": "servo.move",
     "task_id": "no-such-task",
-    "verdict": "accept",
+    "verdict": "reject",
     "driver": "servo",
     "key": KEY,
     "shell": "bash",
@@ -56,6 +57,10 @@ ALL = dict(leaves())
 
 def has(command: click.Command, name: str) -> bool:
     return any(param.name == name for param in command.params)
+
+
+def takes(command: click.Command, name: str) -> bool:
+    return any(isinstance(param, click.Argument) and param.name == name for param in command.params)
 
 
 def words(path: Path_, *more: str) -> list[str]:
@@ -174,3 +179,33 @@ def test_no_coordinator(
     configure(tmp_path, lonely.url)
     monkeypatch.setattr(client, "ANSWER_WITHIN", 0.2)
     refused("no_answer", words(path, *OF_THE_SITE.get(path, ()), "--timeout", "200ms"), capsys)
+
+
+# on a site that is up, with a name that is nobody's
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    """Somebody whose site is up."""
+    someone = Person(tmp_path_factory.mktemp("site"))
+    someone.ok("init", "--name", "desk")
+    someone.listen_anywhere()
+    with someone.up():
+        yield someone
+        someone.close()
+
+
+def refused_at(site: Person, code: str, given: list[str]) -> None:
+    """As `refused`, by real processes."""
+    for check, done in ((check_command, site.run(*given)), (check_document, site.run(*given, "--json"))):
+        check(code, done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("path", named({path for path, command in ALL.items() if takes(command, "task_id")}))
+def test_no_such_task(path: Path_, site: Person) -> None:
+    refused_at(site, "unknown_task", words(path, *OF_THE_SITE.get(path, ())))
+
+
+@pytest.mark.parametrize("path", named({path for path in ASK_THE_SITE if path[0] in ("card", "logs")}))
+def test_no_such_node(path: Path_, site: Person) -> None:
+    refused_at(site, "unknown_node", words(path, *OF_THE_SITE.get(path, ())))

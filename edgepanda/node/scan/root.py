@@ -28,7 +28,8 @@ class Root:
                 raw = file.read(MOST)
         except (OSError, ValueError):
             return ""
-        return "".join(c for c in raw.decode("utf-8", "replace").strip(" \t\r\n\0") if c == "\n" or c.isprintable())
+        text = raw.decode("utf-8", "replace").strip(" \t\r\n\0")
+        return text if text.isprintable() else "".join(c for c in text if c == "\n" or c.isprintable())
 
     def lines(self, name: str) -> list[str]:
         """The file's lines."""
