@@ -171,12 +171,15 @@ def _tame_logging() -> None:
     """amqtt reports each connection and each odd packet as if it were a fault; what is left are its own failures."""
     logging.getLogger("amqtt").setLevel(logging.ERROR)
     logging.getLogger("transitions").setLevel(logging.ERROR)
-    logging.getLogger("amqtt.broker").addFilter(_not_a_probe)
+    logging.getLogger("amqtt.broker").addFilter(_our_own)
 
 
-def _not_a_probe(record: logging.LogRecord) -> bool:
-    """False for amqtt's complaint about a connection that was closed without a packet."""
-    return not str(record.msg).startswith("No data from")
+def _our_own(record: logging.LogRecord) -> bool:
+    """False for what a client brings about: a connection that is closed without a packet, and a message that is not
+    acknowledged in time, of which each would be logged with a traceback.
+    """
+    late = record.exc_info is not None and isinstance(record.exc_info[1], TimeoutError)
+    return not late and not str(record.msg).startswith("No data from")
 
 
 def _check_open(host: str, passwords: bool, tls: bool) -> None:

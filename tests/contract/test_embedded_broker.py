@@ -12,7 +12,7 @@ from typing import Any
 import nacl.pwhash
 import pytest
 
-from edgepanda.services.broker import EmbeddedBroker
+from edgepanda.services.broker import EmbeddedBroker, _our_own
 from edgepanda.services.broker_accounts import Account, Accounts
 from tests.rig.raw_mqtt import PUBLISH, RawClient, packet, text
 
@@ -208,3 +208,13 @@ async def test_who_never_says_connect_is_cut_off(tmp_path: Path, monkeypatch: py
     async with hardened(tmp_path, users=False) as port:
         mute = await RawClient.open(port)
         assert await mute.closed()
+
+
+def test_a_message_that_is_not_acknowledged_fills_no_log() -> None:
+    """amqtt gives up each after five seconds, with a traceback for each; its own failures stay."""
+
+    def record(error: Exception) -> logging.LogRecord:
+        return logging.LogRecord("amqtt.broker", logging.ERROR, "", 0, "Task failed", (), (type(error), error, None))
+
+    assert not _our_own(record(TimeoutError("Timeout waiting for PUBACK")))
+    assert _our_own(record(ValueError("a fault")))
