@@ -47,6 +47,23 @@ def find_offer(offers: Sequence[Offer], target: str) -> Offer:
     return matching.route(offers, capability=name, node=node)[0]
 
 
+def check_usable(offers: Sequence[Offer], chosen: Offer) -> None:
+    """Whether anybody can do it now: what `do` asks for should not wait for a repair.
+
+    Raises `EdgePandaError` (`unavailable`) with the reason and the cure.
+    """
+    alike = [o for o in offers if (o.capability, o.device) == (chosen.capability, chosen.device)]
+    if chosen.device is not None:
+        alike = [o for o in alike if o.node == chosen.node]
+    if all(o.state in ("unavailable", "problem") for o in alike):
+        raise EdgePandaError(
+            f"{chosen.device or chosen.capability} on {chosen.node} cannot be used: {chosen.reason or chosen.state}",
+            code="unavailable",
+            where=chosen.node,
+            cure=chosen.cure or "`edgepanda doctor` there says more; `edgepanda submit` would wait for it",
+        )
+
+
 def _nothing(offers: Sequence[Offer], name: str) -> matching.RoutingError:
     known = {o.capability for o in offers} | {f"{o.device}.{o.action_name}" for o in offers if o.device}
     near = difflib.get_close_matches(name, sorted(known), n=1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from edgepanda.cli.arguments import find_offer, parse_args
+from edgepanda.cli.arguments import check_usable, find_offer, parse_args
 from edgepanda.cli.cards import fetch_offers, offers_of
 from edgepanda.cli.common import Settings, command, label_option, node_option, quiet
 from edgepanda.cli.exits import FAILED, OK, task_code
@@ -104,7 +104,9 @@ async def _at_site(attempt: _Try) -> TaskView:
     within = min(settings.timeout or ANSWER_WITHIN, ASIDE if local.present else ANSWER_WITHIN)
     async with AsyncClient.from_config(settings.config, answer_within=within, watch=True) as client:
         node = attempt.target.rpartition("/")[0] or None
-        offer = find_offer(attempt.suiting(await fetch_offers(client, node)), attempt.target)
+        offers = attempt.suiting(await fetch_offers(client, node))
+        offer = find_offer(offers, attempt.target)
+        check_usable(offers, offer)
         args = parse_args(attempt.words, offer.action)
         with live_view(settings.json, f"{attempt.target} ...") as view:
             return await follow(client, attempt.task, view, _run(client, attempt, offer, args))

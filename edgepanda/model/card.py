@@ -83,6 +83,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     state: Availability
     reason: str
     labels: dict[str, str]
+    cure: str = ""
 
     @property
     def place(self) -> str:
@@ -111,6 +112,7 @@ def offers(card: Card) -> list[Offer]:
             action=narrowed(action, device.overrides.get(action_name, {})),
             state=device.state,
             reason=device.reason,
+            cure=device.cure,
             labels={**card.labels, **device.labels},
         )
         for name, device in card.devices.items()
@@ -125,6 +127,7 @@ def offers(card: Card) -> list[Offer]:
             action=own.action,
             state=own.state,
             reason=own.reason,
+            cure=own.cure,
             labels={**card.labels, **own.labels},
         )
         for name, own in card.capabilities.items()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgepanda.cli.arguments import ArgumentError, find_offer, guess_args, parse_args, typed
+from edgepanda.cli.arguments import ArgumentError, check_usable, find_offer, guess_args, parse_args, typed
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Action, Offer
 
@@ -164,6 +165,21 @@ def test_one_device_name_on_two_nodes_lists_the_candidates() -> None:
         find_offer(two, "pan.move")
     assert caught.value.details["candidates"] == ["desk/pan", "shed/pan"]
     assert find_offer(two, "shed/pan.move").node == "shed"
+
+
+def test_what_nobody_can_do_now_is_told_at_once_with_reason_and_cure() -> None:
+    broken = msgspec.structs.replace(
+        offer("shed", None, "run", "build.heavy"), state="problem", reason="no such program", cure="install it"
+    )
+    with pytest.raises(EdgePandaError) as caught:
+        check_usable([broken], broken)
+    error = caught.value
+    assert (error.code, error.where, error.cure) == ("unavailable", "shed", "install it")
+    assert "no such program" in error.message
+    check_usable([broken, offer("desk", None, "run", "build.heavy")], broken)
+    pan = msgspec.structs.replace(offer("desk", "pan"), state="unavailable")
+    with pytest.raises(EdgePandaError, match="unavailable"):
+        check_usable([pan, offer("shed", "pan")], pan)  # another servo is not this one
 
 
 def test_a_name_with_two_meanings_is_not_guessed() -> None:
