@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from edgepanda.errors import EdgePandaError
 from edgepanda.trust.identity import Identity, KeyFileError, decode_key, encode_key, key_id, verify
 
-ME = Identity.create()
+ME = Identity(bytes(range(32)))
 
 
 def test_a_new_key_is_written_for_its_owner_alone_and_found_again(tmp_path):
