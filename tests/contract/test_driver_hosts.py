@@ -24,7 +24,7 @@ from edgepanda.node.host_process import HostProcess
 from edgepanda.node.hosts import Host
 from tests.rig.driver_wire import from_document, python_host
 
-RECORDER = str(Path(__file__).parents[2] / "rig" / "recorder.py")
+RECORDER = str(Path(__file__).parents[1] / "rig" / "recorder.py")
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from edgepanda.node.configured import Configured, configured
 from edgepanda.node.devices import Devices
 from edgepanda.node.memory import Memory
 
-RECORDER = Path(__file__).parents[2] / "rig/recorder.py"
+RECORDER = Path(__file__).parents[1] / "rig/recorder.py"
 
 
 class Bench:
