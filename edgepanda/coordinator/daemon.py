@@ -21,6 +21,7 @@ from edgepanda.coordinator.peers import PeersFile
 from edgepanda.coordinator.record import Record
 from edgepanda.coordinator.reports import Reports
 from edgepanda.coordinator.requests import Requests
+from edgepanda.coordinator.stops import SiteStops
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.config import Coordinator as Settings
 from edgepanda.model.config import Loaded
@@ -101,6 +102,7 @@ class Coordinator:
         await self.bus.stop()
         self.ledger.close()
         self.peers.close()
+        self.stops.close()
 
     def _assemble(self) -> None:
         site = self._loaded.config.site
@@ -132,10 +134,20 @@ class Coordinator:
             acknowledge=self._acknowledge,
             tell=lambda event: self._publish([event]),
         )
+        self.stops = SiteStops(
+            self._loaded.state_dir / "site-stops.json",
+            book=self.book,
+            fleet=self.fleet,
+            directory=self.peers.directory,
+            site=site.name,
+            kid=self.identity.kid,
+            send=self._to_node,
+        )
         self.requests = Requests(
             self.book,
             self.fleet,
             self.peers,
+            self.stops,
             clock=now,
             reply=lambda peer, body: self.bus.send(topics.REPLY, body, client=peer.kid),
             next_order=self.leases.next_order,
@@ -148,6 +160,7 @@ class Coordinator:
     def _subscribe(self) -> None:
         self.bus.subscribe(topics.COORDINATOR, self._on_presence)
         self.bus.subscribe(topics.HELLO, self._on_hello)
+        self.stops.subscribe(self.bus)
         self.bus.subscribe(topics.CARD, self._on_card)
         self.bus.subscribe(topics.STATUS, self._on_status)
         takers: tuple[tuple[Topic, Callable[[Message], None]], ...] = (
@@ -194,6 +207,7 @@ class Coordinator:
         first, self._serving = not self._serving, True
         self.bus.retain(topics.COORDINATOR, self._presence(True))
         self.bus.send(topics.HELLO, self._hello())
+        self.stops.say()
         self._send_peers()
         self._start_ticking()
         if first:
@@ -297,6 +311,7 @@ class Coordinator:
             node.claimed = node.incarnation
             self.book.keep_node(node.row())
             self.leases.restarted(node, claim.held)
+        self.stops.greet(node)
         self._acknowledge(node.name, claim.id)  # with our head, which the node holds against what it has seen
         self.leases.renew(node, claim.held, resend=True)
         self.book.before_flush(self.leases.match)

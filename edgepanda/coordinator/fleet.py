@@ -12,6 +12,7 @@ from edgepanda.coordinator.ledger import NodeRow
 from edgepanda.model.card import Card, Offer, offers
 from edgepanda.model.head import Head
 from edgepanda.model.matching import Claimant
+from edgepanda.model.stops import Stop
 from edgepanda.trust.peers import PeerList
 from edgepanda.wire import messages
 from edgepanda.wire.clock import Stamp
@@ -41,6 +42,7 @@ class Node:
         self.temperature: float | None = None
         self.witness: Head | None = None
         self.asked_at = float("-inf")
+        self.stops: tuple[Stop, ...] = ()  # in force there, as its status says
         self.open: set[str] = set()  # tasks whose newest attempt it holds
 
     @property
@@ -167,6 +169,8 @@ class Fleet:
         if status.incarnation < node.incarnation:
             return False
         node.incarnation = max(node.incarnation, status.incarnation)
+        if status.online:
+            node.stops = status.stops
         changed = node.online and not status.online
         if not status.online:
             node.online = False

@@ -18,6 +18,7 @@ from edgepanda.coordinator.fleet import Fleet
 from edgepanda.coordinator.peers import PeersFile
 from edgepanda.coordinator.record import Record
 from edgepanda.coordinator.rename import check_waiting, rename
+from edgepanda.coordinator.stops import SiteStops
 from edgepanda.coordinator.submit import accept
 from edgepanda.coordinator.task_filter import Narrow
 from edgepanda.errors import EdgePandaError
@@ -56,6 +57,7 @@ class Requests:
         book: Book,
         fleet: Fleet,
         peers: PeersFile,
+        stops: SiteStops,
         *,
         clock: Callable[[], Now],
         reply: Callable[[Peer, messages.Body], None],
@@ -64,7 +66,7 @@ class Requests:
         ask_witnesses: Callable[[], None],
         peers_changed: Callable[[], None],
     ) -> None:
-        self._book, self._fleet, self._peers, self._clock = book, fleet, peers, clock
+        self._book, self._fleet, self._peers, self._stops, self._clock = book, fleet, peers, stops, clock
         self._reply, self._next_order, self._cancel_attempt = reply, next_order, cancel_attempt
         self._ask_witnesses, self._peers_changed = ask_witnesses, peers_changed
         self._held: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
@@ -87,6 +89,8 @@ class Requests:
             "node.rename": self._node_rename,
             "digest": self._digest,
             "ledger.verify": self._verify,
+            "stop.list": self._list_stops,
+            "stop.release": self._release_stops,
             "peers.list": self._peers_list,
             "peers.add": self._peers_add,
             "peers.remove": self._peers_remove,
@@ -429,6 +433,12 @@ class Requests:
         task = asyncio.create_task(verify())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+    def _list_stops(self, _p: requests.NoParams, _sender: Peer, answer: Answer, _refuse: Refuse) -> None:
+        answer(self._stops.listed())
+
+    def _release_stops(self, p: requests.Release, sender: Peer, answer: Answer, refuse: Refuse) -> None:
+        self._book.then(self._stops.release(p, sender, answer), refuse)
 
     # peers
 

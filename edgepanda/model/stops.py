@@ -19,7 +19,7 @@ MOST_RELEASED = 1_000
 LONGEST_REASON = 200
 """Characters of a reason that are kept."""
 
-Door = Literal["site", "socket", "request", "input"]
+Door = Literal["site", "socket", "request", "input", "file"]
 
 
 class Stop(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

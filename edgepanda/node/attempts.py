@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ import msgspec
 
 from edgepanda.drivers.contract import CallResult
 from edgepanda.errors import EdgePandaError
+from edgepanda.model.card import Action
 from edgepanda.model.consent import consent_required
 from edgepanda.model.ids import new_id
 from edgepanda.model.task import Answer, Finished, Outcome, Task
@@ -61,6 +62,7 @@ class Attempts:
         self._cancels: set[asyncio.Task[None]] = set()
         self.running: dict[Key, Attempt] = {}
         self._ending = False
+        self.may_actuate: Callable[[], bool] = lambda: True  # False while an emergency stop is in force
 
     # questions
 
@@ -126,6 +128,7 @@ class Attempts:
         device = task.device or task.capability
         action = task.capability.rpartition(".")[2] if task.device else "run"
         spec = self._devices.action(device, action)
+        self._check_stop(spec, device)
         if spec.tier >= 2:
             raise consent_required(task.capability)
         if task.replay == "safe" and spec.replay == "unsafe":
@@ -144,6 +147,22 @@ class Attempts:
                 raise superseded(device)
             lane.note_leased(lease.order)
         return attempt
+
+    def _check_stop(self, spec: Action, device: str) -> None:
+        """Raises `EdgePandaError` (`stopped`) where an emergency stop forbids it."""
+        if spec.tier > 0 and not self.may_actuate():
+            raise EdgePandaError(
+                "an emergency stop is in force",
+                code="stopped",
+                where=device,
+                cure="`edgepanda status` shows who stopped and why; `edgepanda release` ends it",
+            )
+
+    def halt(self) -> None:
+        """An emergency stop: whatever acts, or waits to act, ends."""
+        for attempt in list(self.running.values()):
+            if attempt.spec.tier > 0:
+                self.stop(attempt, "stopped")
 
     def _decline(self, task: str, attempt: int, seq: int, error: EdgePandaError) -> None:
         code = "unsupported" if error.code in ("unknown_device", "consent_required") else error.code
@@ -389,6 +408,8 @@ class Attempts:
         code, message = error.code, str(error)
         if attempt.why == "superseded":
             outcome, code, message = "failed", "superseded", str(superseded(attempt.device))
+        if attempt.why == "stopped":
+            outcome, code, message = "failed", "stopped", "ended by an emergency stop"
         details = dict(error.details)
         evidence = tuple(details.pop("evidence", ()))
         finished = Finished(
@@ -465,6 +486,7 @@ class Attempts:
         if known is not None:
             return await known
         spec = self._devices.action(device, action)
+        self._check_stop(spec, device)
         if spec.tier >= 2:
             raise consent_required(task.capability)
         task = msgspec.structs.replace(task, tier=spec.tier, replay=spec.replay)

@@ -76,13 +76,18 @@ def same(one: Card, other: Card) -> bool:
     return msgspec.structs.replace(one, revision=0) == msgspec.structs.replace(other, revision=0)
 
 
-def claimed(card: Card) -> tuple[str, ...]:
-    """The capabilities that the node can serve now: those of devices and commands that are ready."""
+def claimed(card: Card, *, actuate: bool = True) -> tuple[str, ...]:
+    """The capabilities that the node can serve now: those of devices and commands that are ready. `actuate=False`:
+    those only that observe (tier 0).
+    """
     names = {
-        f"{device.driver}.{action}"
+        f"{device.driver}.{name}"
         for device in card.devices.values()
         if device.state == "ready"
-        for action in card.drivers.get(device.driver, Driver()).actions
+        for name, action in card.drivers.get(device.driver, Driver()).actions.items()
+        if actuate or action.tier == 0
     }
-    names |= {name for name, own in card.capabilities.items() if own.state == "ready"}
+    names |= {
+        name for name, own in card.capabilities.items() if own.state == "ready" and (actuate or own.action.tier == 0)
+    }
     return tuple(sorted(names))

@@ -28,6 +28,7 @@ from edgepanda.node.arbiter import Arbiter
 from edgepanda.node.attempts import Attempts
 from edgepanda.node.configured import configured
 from edgepanda.node.devices import Devices
+from edgepanda.node.emergency import Emergency
 from edgepanda.node.hotplug import Hotplug
 from edgepanda.node.inventory import Inventory
 from edgepanda.node.journal import Journal
@@ -49,6 +50,7 @@ from edgepanda.wire.requests import LARGEST_SUBMIT, LogPage, Logs
 
 log = logging.getLogger("edgepanda.node")
 
+STOP_EVENT = "emergency_stop"  # what the driver of a stop button tells
 HELLO_SPREAD = 0.2  # seconds over which nodes spread their answers to a coordinator's hello
 OUTPUT_EVERY = 0.1  # seconds between packets of live output
 OUTPUT_MOST = 50  # lines in one packet; what is over is left out of the live view, not of the report
@@ -113,7 +115,7 @@ class NodeDaemon:
             free=lambda name: arbiter.lane(name).free(),
             on_change=self._card_changed,
             on_output=self._output,
-            on_event=lambda *_: None,
+            on_event=self._on_event,
         )
         self.attempts = Attempts(
             devices=self._devices,
@@ -123,6 +125,15 @@ class NodeDaemon:
             reporter=self._reporter,
             work_dir=loaded.state_dir / "work",
         )
+        self._emergency = Emergency(
+            loaded.state_dir / "stops.json",
+            site=loaded.config.site.name,
+            kid=self.identity.kid,
+            directory=self._site.directory,
+            devices=self._devices,
+            attempts=self.attempts,
+            on_change=self._stops_changed,
+        )
         self._reloader = Reloader(loaded, self._devices, self._inventory, on_taken=self._take, card=self._present_card)
         self._logs = logs or LogRing()
         self._logs.start = self.journal.incarnation
@@ -131,6 +142,7 @@ class NodeDaemon:
             "do": self._do,
             "logs": self._read_logs,
             "probe": self._probe,
+            **self._emergency.methods(),
             "reload": self._reloader.reload,
             "rescan": self._reloader.rescan,
         }
@@ -210,6 +222,8 @@ class NodeDaemon:
             await asyncio.wait([starting], timeout=RECOVER_WITHIN)
         self._reporter.resume(self._bus)
         self.attempts.recover()
+        if self._emergency.in_force:  # a command may have outlived us
+            self._emergency.halt()
         self._recovered = True
         self._say_claim()
         await starting
@@ -231,6 +245,7 @@ class NodeDaemon:
             self._bus.retain(topics.STATUS, self._status_body(False), node=self.name)
         await self._bus.stop()
         self._memory.close()
+        self._emergency.close()
         self._inventory.close()
         self._site.close()
         self.journal.close()
@@ -251,6 +266,7 @@ class NodeDaemon:
         )
         bus.subscribe(topics.COORDINATOR, self._on_presence)
         bus.subscribe(topics.HELLO, self._on_hello)
+        self._emergency.subscribe(bus)
         bus.subscribe(topics.INBOX, self._on_inbox, node=self.name)
         bus.subscribe(topics.STATUS, self._on_own_status, node=self.name)
         bus.subscribe(topics.NODE_REQUEST, lambda m: self._requests.take(m.body, m.sender), node=self.name)
@@ -260,7 +276,12 @@ class NodeDaemon:
 
     def _status_body(self, online: bool) -> messages.Status:
         return messages.Status(
-            id=new_id(), online=online, boot=boot_id(), incarnation=self.journal.incarnation, peers=self._site.revision
+            id=new_id(),
+            online=online,
+            boot=boot_id(),
+            incarnation=self.journal.incarnation,
+            peers=self._site.revision,
+            stops=self._emergency.standing,
         )
 
     def _card_changed(self) -> None:
@@ -290,6 +311,15 @@ class NodeDaemon:
         self._card_changed()
         self._say_claim()
 
+    def _stops_changed(self) -> None:
+        self._say_claim()
+        if self._bus.up:
+            self._bus.retain(topics.STATUS, self._status_body(True), node=self.name)
+
+    def _on_event(self, device: str, name: str, data: Any) -> None:
+        if name == STOP_EVENT:
+            self._emergency.stop_by_input(device, data)
+
     def _say_card(self) -> None:
         if self._card is not None and self._bus.up:
             try:
@@ -304,7 +334,7 @@ class NodeDaemon:
         idle = self._draining or self._cloned
         claim = messages.Claim(
             id=new_id(),
-            capabilities=() if idle else cards.claimed(self._card),
+            capabilities=() if idle else cards.claimed(self._card, actuate=not self._emergency.in_force),
             slots=0 if idle else self._settings.slots,
             held=self.attempts.held(),
             sequence=self._sequence,
@@ -398,6 +428,11 @@ class NodeDaemon:
                     self._renamed.set()
             case messages.Ask():
                 self._on_ask(body)
+            case messages.Standing():
+                self._emergency.take(body)
+            case messages.Release():
+                self._emergency.take_release(body)
+                self._bus.send(topics.REPORT, messages.Ack(id=new_id(), of=(body.id,)), node=self.name)
 
     def _on_ack(self, ack: messages.Ack) -> None:
         self._reporter.acknowledged((*ack.of, *ack.unsupported))
@@ -481,6 +516,7 @@ class NodeDaemon:
             "name": self.name,
             "key": self.identity.kid,
             "incarnation": self.journal.incarnation,
+            "stops": msgspec.to_builtins(self._emergency.standing),
             "broker": self._bus.up,
             "broker_error": self._bus.link.last_error.as_dict() if self._bus.link.last_error else None,
             "coordinator": bool(self._site.epoch),

@@ -347,6 +347,19 @@ class Devices:
             raise DriverError(f"this node has no device {name!r}", code="unavailable", where=name)
         return await thing.host.call(name, action, args, **rest)
 
+    async def safe(self, name: str | None = None) -> None:
+        """Stop the calls of a device, or of all, and bring it to its safe state; all hosts at once. What fails is
+        logged.
+        """
+        if name is None:
+            hosts = [host for host in self._hosts.values() if host.started]
+        else:
+            hosts = [self.things[name].host] if name in self.things and self.things[name].opened else []
+        done = await asyncio.gather(*(host.safe(name) for host in hosts), return_exceptions=True)
+        for host, result in zip(hosts, done, strict=True):
+            if isinstance(result, Exception):
+                log.error("driver %s: the safe state could not be reached: %s", host.driver, result)
+
     async def cancel(self, name: str, task: str, attempt: int) -> bool:
         """Stop a running call; True if there was one."""
         thing = self.things.get(name)

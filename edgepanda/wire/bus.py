@@ -114,6 +114,7 @@ class Bus:
         self._make_will = will
         self._on_up, self._on_down, self._on_refused = on_up, on_down, on_refused
         self._handlers: dict[str, tuple[Handler, dict[str, str]]] = {}  # by pattern; and the names that it is for
+        self._plain: dict[str, Callable[[bytes], None]] = {}  # by pattern: who takes what nobody has signed
         self._subscriptions: list[tuple[str, int]] = []
         self._outgoing: dict[str, list[bytes]] = {}
         self._flushing = False
@@ -134,8 +135,15 @@ class Bus:
 
     # life
 
-    def subscribe(self, topic: Topic, handler: Handler, **names: str) -> None:
-        """Take what is said on the topic: of all nodes and clients, or of the one that is named. Before `start`."""
+    def subscribe(
+        self, topic: Topic, handler: Handler, *, plain: Callable[[bytes], None] | None = None, **names: str
+    ) -> None:
+        """Take what is said on the topic: of all nodes and clients, or of the one that is named. Before `start`.
+
+        `plain`: on a topic where anyone is heard, it takes what is no envelope of a known peer.
+        """
+        if plain is not None and topic.plain:
+            self._plain[topic.pattern] = plain
         self._subscriptions.append((self._base + topic.some(**names), topic.qos))
         self._handlers[topic.pattern] = (handler, names)
 
@@ -269,13 +277,24 @@ class Bus:
         try:
             opened = envelope.unseal(payload, site=self.site, topic=below, key_of=self.directory.key)
         except EnvelopeError as error:
-            self._drop(error, below)
+            self._take_plain(payload, found, error, below)
             return
         sender = self.directory.get(opened.kid)
         if sender is None:
             return
         for raw in opened.bodies:
             self._take_body(raw, found, sender, retained, handler)
+
+    def _take_plain(self, payload: bytes, found: topics.Found, error: EnvelopeError, below: str) -> None:
+        take = self._plain.get(found.topic.pattern)
+        if take is None:
+            self._drop(error, below)
+            return
+        try:
+            take(payload)
+        except Exception:
+            self.counts["handler_failed"] += 1
+            log.exception("a plain message on %s could not be handled", below)
 
     def _take_body(self, raw: msgspec.Raw, found: topics.Found, sender: Peer, retained: bool, handler: Handler) -> None:
         try:

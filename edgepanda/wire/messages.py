@@ -9,6 +9,7 @@ import msgspec
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Card
 from edgepanda.model.head import Head
+from edgepanda.model.stops import Stop
 from edgepanda.model.task import Finished, Task
 from edgepanda.trust.peers import PeerList
 from edgepanda.wire.clock import Stamp
@@ -43,6 +44,20 @@ class Hello(Body, frozen=True, kw_only=True, tag="hello"):
 
 class Challenge(Body, frozen=True, kw_only=True, tag="challenge"):
     """'Is there another coordinator?' One that serves answers with its presence at once; nodes take no notice."""
+
+
+class Standing(Body, frozen=True, kw_only=True, tag="standing"):
+    """All stops that are in force at the site; who lacks one takes it over. Never a release."""
+
+    stops: tuple[Stop, ...]
+
+
+class Release(Body, frozen=True, kw_only=True, tag="release"):
+    """These stops of a node end, by an operator's signature (`trust.release`)."""
+
+    ids: tuple[str, ...]
+    by: str  # the operator's key id
+    proof: str
 
 
 class Event(Body, frozen=True, kw_only=True, tag="event"):
@@ -116,6 +131,15 @@ class Ack(Body, frozen=True, kw_only=True, tag="ack"):
     head: Head | None = None
 
 
+# From anyone
+
+
+class EmergencyStop(Body, frozen=True, kw_only=True, tag="stop"):
+    """'Stop everything, now.' In force at each node until an operator releases it there."""
+
+    reason: str = ""
+
+
 # From a node
 
 
@@ -132,6 +156,7 @@ class Status(Body, frozen=True, kw_only=True, tag="status"):
     boot: str
     incarnation: int
     peers: int = 0  # revision of the list of peers that it has
+    stops: tuple[Stop, ...] = ()  # in force at the node
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
@@ -268,6 +293,7 @@ ALL: dict[str, type[Body]] = {
     str(kind.__struct_config__.tag): kind
     for kind in (
         *(Presence, Hello, Challenge, Event, Lease, Renewed, Permit, Cancel, Peers, Ask, Ack),
+        *(EmergencyStop, Standing, Release),
         *(CardBody, Status, Claim, Beat, Output),
         *(Accepted, Declined, Starting, Started, Progress, FinishedReport, Interrupted),
         *(Request, Reply),

@@ -140,6 +140,29 @@ class Logs(Params, frozen=True, kw_only=True):
     wait: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
 
+class StopParams(Params, frozen=True, kw_only=True):
+    """`stop` of a node. `id`: under which it was said, where it goes several ways at once."""
+
+    reason: str = ""
+    by: str = ""
+    id: str = ""
+
+
+class ReleaseParams(Params, frozen=True, kw_only=True):
+    """`release` of a node, and of the site: these stops end, by an operator's signature (`trust.release`)."""
+
+    ids: tuple[str, ...]
+    by: str
+    proof: str
+
+
+class Release(Params, frozen=True, kw_only=True):
+    """`stop.release`: by the key id of the node, or of the site, whose stops end there."""
+
+    parts: dict[str, ReleaseParams]
+    because: str = ""
+
+
 class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of a log; `at` is wall seconds by the node's clock, `seq` rises by one with each line of a start."""
 
@@ -227,10 +250,12 @@ METHODS: dict[str, tuple[type[Params], frozenset[Role], bool]] = {
     "node.rename": (Rename, frozenset({"operator"}), True),
     "digest": (NoParams, frozenset({"operator", "client", "voice"}), False),
     "ledger.verify": (NoParams, frozenset({"operator", "client"}), False),
+    "stop.list": (NoParams, frozenset({"operator", "client", "voice"}), False),
+    "stop.release": (Release, frozenset({"operator"}), True),
     "peers.list": (NoParams, frozenset({"operator", "client"}), False),
     "peers.add": (AddPeer, frozenset({"operator"}), True),
     "peers.remove": (ByName, frozenset({"operator"}), True),
 }
 
-NODE_METHODS = frozenset({"status", "logs", "reload", "rescan"})
+NODE_METHODS = frozenset({"status", "logs", "reload", "rescan", "stop", "release"})
 """Of a node's local methods those that it answers to operators over the bus."""

@@ -17,6 +17,7 @@ SITE: frozenset[Role] = frozenset({"site"})
 NODE: frozenset[Role] = frozenset({"node"})
 ASKERS: frozenset[Role] = frozenset({"operator", "client", "voice", "node"})
 OPERATORS: frozenset[Role] = frozenset({"operator"})
+ANYONE: frozenset[Role] = frozenset({"site", "node", "operator", "client", "voice", "home_approver"})
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -27,6 +28,7 @@ class Topic(msgspec.Struct, frozen=True):
     retain: bool
     says: Says  # body type: roles that may sign it
     urgent: bool = False  # of what is said in one turn of the loop, this goes first
+    plain: bool = False  # whoever may publish there is heard, also without a signature
 
     def at(self, **names: str) -> str:
         """The topic below the base, for these names."""
@@ -43,18 +45,25 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 def _topic(
-    pattern: str, *, qos: int = 1, retain: bool = False, says: Mapping[str, frozenset[Role]], urgent: bool = False
+    pattern: str,
+    *,
+    qos: int = 1,
+    retain: bool = False,
+    says: Mapping[str, frozenset[Role]],
+    urgent: bool = False,
+    plain: bool = False,
 ) -> Topic:
-    return Topic(pattern, qos, retain, dict(says), urgent)
+    return Topic(pattern, qos, retain, dict(says), urgent, plain)
 
 
 # QoS 0 where the application repeats a body until it is answered: the broker's own acknowledgement would add a packet
 # each way and promise nothing that the repetition does not (docs/decisions/0005-wire.md).
 _REPORTS = ("accepted", "declined", "starting", "started", "progress", "finished", "interrupted", "ack")
-_INBOX = ("lease", "renewed", "permit", "cancel", "peers", "ask", "ack")
+_INBOX = ("lease", "renewed", "permit", "cancel", "peers", "ask", "standing", "release", "ack")
 
 COORDINATOR = _topic("site/coordinator", retain=True, says={"presence": SITE})
 HELLO = _topic("site/hello", says={"hello": SITE, "challenge": SITE})
+STOP = _topic("site/stop", retain=True, says={"stop": ANYONE, "standing": SITE}, urgent=True, plain=True)
 REQUEST = _topic("site/request", qos=0, says={"request": ASKERS})
 EVENTS = _topic("site/events", says={"event": SITE})
 REPLY = _topic("clients/{client}/reply", qos=0, says={"reply": SITE, "ack": SITE})
@@ -69,7 +78,7 @@ NODE_REQUEST = _topic("nodes/{node}/request/{client}", qos=0, says={"request": O
 NODE_REPLY = _topic("nodes/{node}/reply/{client}", qos=0, says={"reply": NODE})
 
 TABLE: tuple[Topic, ...] = (
-    *(COORDINATOR, HELLO, REQUEST, EVENTS, REPLY),
+    *(COORDINATOR, HELLO, STOP, REQUEST, EVENTS, REPLY),
     *(CARD, STATUS, BEAT, CLAIM, REPORT, INBOX, OUTPUT, NODE_REQUEST, NODE_REPLY),
 )
 
