@@ -16,7 +16,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -27,9 +27,11 @@ from edgepanda.errors import EdgePandaError
 from edgepanda.model.broker import BrokerAddress
 from edgepanda.model.config import Loaded, find_config, load_config
 from edgepanda.model.ids import new_id
+from edgepanda.model.stops import LONGEST_REASON
 from edgepanda.model.task import Limits
 from edgepanda.trust.identity import Identity, KeyFileError, decode_key
 from edgepanda.trust.peers import Directory, Peer, PeerList, vouch
+from edgepanda.trust.release import sign_release
 from edgepanda.wire import messages, requests, topics
 from edgepanda.wire.bus import Bus, Message
 from edgepanda.wire.requests import LONGEST_WAIT, LogPage, TaskView
@@ -92,6 +94,30 @@ class Counter:
             file.truncate()
             file.write(str(value))
         return value
+
+
+async def say_plain_stop(loaded: Loaded, reason: str, *, within: float) -> None:
+    """Stop the site without a key, as anyone may. Raises `EdgePandaError` when the broker cannot be had."""
+    site = loaded.config.site
+    nobody = Identity.create()
+    bus = Bus(loaded.broker_address(), nobody, Directory(nobody.public), site=site.name, base=site.base, process="o")
+    bus.start()
+    try:
+        async with asyncio.timeout(within):
+            await bus.link.tried.wait()
+        if not bus.up:
+            raise bus.link.last_error or TimeoutError
+        bus.say_plain(topics.STOP, reason or "no reason given")
+        await bus.link.flush()
+    except TimeoutError:
+        raise EdgePandaError(
+            "the broker does not answer",
+            code="broker_unreachable",
+            where=f"{loaded.path}: broker",
+            cure="the local socket of each machine's node stops that node: `edgepanda stop` there",
+        ) from None
+    finally:
+        await bus.stop()
 
 
 class AsyncClient:
@@ -231,7 +257,14 @@ class AsyncClient:
         return self._deliver(topics.REQUEST, body)
 
     def _deliver(self, topic: topics.Topic, body: messages.Request, **names: str) -> asyncio.Future[Any]:
-        bus = self._node_bus if topic is topics.NODE_REQUEST else self._bus
+        bus = self._connected(self._node_bus if topic is topics.NODE_REQUEST else self._bus)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[body.id] = (names.get("node", ""), future)
+        future.add_done_callback(lambda _f: self._forget(body.id))
+        bus.deliver(topic, body, **names)
+        return future
+
+    def _connected(self, bus: Bus | None) -> Bus:
         if bus is None:
             raise EdgePandaError(
                 "this client is not connected",
@@ -239,11 +272,7 @@ class AsyncClient:
                 where=str(self._address),
                 cure="use it within `with Client(...)` or `async with AsyncClient(...)`",
             )
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[body.id] = (names.get("node", ""), future)
-        future.add_done_callback(lambda _f: self._forget(body.id))
-        bus.deliver(topic, body, **names)
-        return future
+        return bus
 
     async def _answer(self, future: asyncio.Future[Any], method: str, within: float, node: str = "") -> Any:
         try:
@@ -503,6 +532,35 @@ class AsyncClient:
         result: dict[str, Any] = await self.request("ledger.verify", within=300.0)
         return result
 
+    async def stop(self, reason: str = "", *, stop_id: str = "") -> str:
+        """Stop everything at the site, now: said to all nodes and to the coordinator at once. Gives the stop's id.
+
+        Returns when the broker has it; `stops` tells who obeys.
+        """
+        stop_id = stop_id or new_id()
+        bus = self._connected(self._bus)
+        bus.retain(topics.STOP, messages.EmergencyStop(id=stop_id, reason=reason[:LONGEST_REASON]))
+        await bus.link.flush()
+        return stop_id
+
+    async def stops(self) -> dict[str, Any]:
+        """The emergency stops in force: `site` and, by name, `nodes`, each with `kid` and `stops`."""
+        result: dict[str, Any] = await self.request("stop.list")
+        return result
+
+    async def release(self, ids: Mapping[str, Sequence[str]], because: str = "") -> dict[str, Any]:
+        """Release these stops, by the key id of the node (or the site) that has them in force. Needs an operator's
+        key, which signs each. The answer is as that of `stops`; a node that is away is told when it comes.
+        """
+        parts = {kid: self.signed_release(kid, some) for kid, some in ids.items()}
+        result: dict[str, Any] = await self.request("stop.release", requests.Release(parts=parts, because=because))
+        return result
+
+    def signed_release(self, kid: str, ids: Sequence[str]) -> requests.ReleaseParams:
+        """The release of these stops at one node, as its local socket takes it too."""
+        proof = sign_release(self.identity, self._site, kid, ids)
+        return requests.ReleaseParams(ids=tuple(ids), by=self.identity.kid, proof=proof)
+
     async def peers(self) -> dict[str, Any]:
         """The site's list of peers."""
         result: dict[str, Any] = await self.request("peers.list")
@@ -641,6 +699,18 @@ class Client:
     def verify(self) -> dict[str, Any]:
         """See `AsyncClient.verify`."""
         return self._do(self._inner.verify())
+
+    def stop(self, reason: str = "") -> str:
+        """See `AsyncClient.stop`."""
+        return self._do(self._inner.stop(reason))
+
+    def stops(self) -> dict[str, Any]:
+        """See `AsyncClient.stops`."""
+        return self._do(self._inner.stops())
+
+    def release(self, ids: Mapping[str, Sequence[str]], because: str = "") -> dict[str, Any]:
+        """See `AsyncClient.release`."""
+        return self._do(self._inner.release(ids, because))
 
     def peers(self) -> dict[str, Any]:
         """See `AsyncClient.peers`."""

@@ -60,7 +60,7 @@ class StopsFile:
     def take(self, standing: tuple[Stop, ...]) -> None:
         """Stops that the site has in force: those that are not known here."""
         for each in standing:
-            self.stop(door="site", by=each.by, reason=each.reason, origin=each.id)
+            self.stop(door="site", by=each.by, reason=each.reason, origin=each.origin or each.id)
 
     def release(self, ids: tuple[str, ...], by: str) -> None:
         """These end. Who may say so is checked before (`trust.release`)."""

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from edgepanda.cli.arguments import check_usable, find_offer, parse_args
-from edgepanda.cli.cards import fetch_offers, offers_of
+from edgepanda.cli.cards import fetch_nodes, offers_of
 from edgepanda.cli.common import Settings, command, label_option, node_option, quiet
 from edgepanda.cli.exits import FAILED, OK, task_code
 from edgepanda.cli.follow import Followed, View, detaching, follow, live_view, show_result
@@ -104,12 +104,27 @@ async def _at_site(attempt: _Try) -> TaskView:
     within = min(settings.timeout or ANSWER_WITHIN, ASIDE if local.present else ANSWER_WITHIN)
     async with AsyncClient.from_config(settings.config, answer_within=within, watch=True) as client:
         node = attempt.target.rpartition("/")[0] or None
-        offers = attempt.suiting(await fetch_offers(client, node))
+        nodes = await fetch_nodes(client, node)
+        offers = attempt.suiting([offer for each in nodes for offer in offers_of(each.get("card"))])
         offer = find_offer(offers, attempt.target)
         check_usable(offers, offer)
+        check_stops(nodes, offer)
         args = parse_args(attempt.words, offer.action)
         with live_view(settings.json, f"{attempt.target} ...") as view:
             return await follow(client, attempt.task, view, _run(client, attempt, offer, args))
+
+
+def check_stops(nodes: Sequence[dict[str, Any]], offer: Offer) -> None:
+    """Whether an emergency stop forbids it: then it is not submitted. Raises `EdgePandaError` (`stopped`). Pure."""
+    stops = next((node.get("stops") for node in nodes if node["name"] == offer.node), None)
+    if stops and offer.action.tier > 0:
+        reason = f": {stops[-1]['reason']}" if stops[-1].get("reason") else ""
+        raise EdgePandaError(
+            f"an emergency stop is in force there, by {stops[-1].get('by') or 'somebody'}{reason}",
+            code="stopped",
+            where=offer.node,
+            cure="`edgepanda release` ends it, once it is safe",
+        )
 
 
 async def _run(client: AsyncClient, attempt: _Try, offer: Offer, args: dict[str, Any]) -> TaskView:

@@ -130,7 +130,12 @@ def _actions(card: dict[str, Any], device: dict[str, Any]) -> dict[str, Any]:
 def troubles(node: dict[str, Any]) -> list[str]:
     """What of a node cannot be used: its place, the reason and the cure. Pure."""
     card = node.get("card") or {}
-    found = []
+    found = [
+        f"{node['name']} is stopped by {stop.get('by') or 'somebody'}"
+        + (f": {stop['reason']}" if stop.get("reason") else "")
+        + "; `edgepanda release` ends it"
+        for stop in node.get("stops", ())
+    ]
     for name, thing in {**card.get("devices", {}), **card.get("capabilities", {})}.items():
         state = thing.get("state", "probing")
         if state not in ("ready", "probing"):
@@ -159,12 +164,18 @@ def show_nodes(found: list[dict[str, Any]]) -> None:
 def _signs(node: dict[str, Any]) -> list[str]:
     return [
         node["name"],
-        _word(node) + ("" if node["claiming"] or not node["online"] else ", claims nothing"),
+        _word(node) + _holds_back(node),
         "-" if node.get("seen") is None else span(node["seen"]) + " ago",
         f"{node.get('free', 0)}/{node.get('slots', 0)}",
         f"{node.get('load', 0.0):.2f}",
         "-" if node.get("temperature") is None else f"{node['temperature']:.0f} C",
     ]
+
+
+def _holds_back(node: dict[str, Any]) -> str:
+    if node.get("stops"):
+        return ", STOPPED"
+    return "" if node["claiming"] or not node["online"] else ", claims nothing"
 
 
 def _offered(node: dict[str, Any]) -> list[str]:

@@ -18,6 +18,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "tasks": ("tasks", "List tasks, newest first"),
         "show": ("show", "All about one task: state, reason, evidence, output, what happened"),
         "watch": ("watch", "Follow one task, or everything at the site, as it happens"),
+        "stop": ("stop", "Emergency stop: everything goes to its safe state, and stays there"),
+        "release": ("stop", "End emergency stops, as an operator"),
         "cancel": ("decide", "Ask for a task to end"),
         "resolve": ("decide", "Say what became of a task whose outcome is uncertain"),
         "review": ("decide", "Accept a task's result, or have it done again, or reject it"),

@@ -48,6 +48,8 @@ def _keeps_from(node: dict[str, Any], offer: Offer) -> str:
         return f"{name} is away"
     if offer.state != "ready":
         return f"{offer.device or offer.capability} on {name} is {offer.state}: {offer.reason}".rstrip(": ")
+    if node.get("stops") and offer.action.tier > 0:
+        return f"{name} is stopped: `edgepanda release` ends that"
     if not node["claiming"]:
         return f"{name} claims no work"
     if not node.get("free", 0):

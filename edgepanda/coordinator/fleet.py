@@ -96,6 +96,7 @@ class Node:
             free=self.free,
             load=self.load,
             temperature=self.temperature,
+            stops=self.stops,
             seen=round(now - self.stamped_at, 1) if self.stamp is not None else None,
             card=msgspec.to_builtins(self.card) if whole and self.card is not None else None,
         )

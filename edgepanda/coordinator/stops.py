@@ -13,7 +13,7 @@ from edgepanda.coordinator.book import Book
 from edgepanda.coordinator.fleet import Fleet, Node
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.ids import new_id
-from edgepanda.model.stops import LONGEST_REASON, Stop
+from edgepanda.model.stops import Stop, plain_reason
 from edgepanda.stops_file import StopsFile
 from edgepanda.trust.peers import Directory, Peer
 from edgepanda.trust.release import check_release
@@ -108,7 +108,7 @@ class SiteStops:
             self._take(by=message.sender.name, reason=stop.reason, origin=stop.id)
 
     def _on_plain(self, payload: bytes) -> None:
-        self._take(by="", reason=payload[:LONGEST_REASON].decode(errors="replace"), origin="")
+        self._take(by="", reason=plain_reason(payload), origin="")
 
     def _take(self, *, by: str, reason: str, origin: str) -> None:
         before = self.standing

@@ -70,5 +70,11 @@ def released(stops: Stops, ids: tuple[str, ...]) -> Stops:
     )
 
 
+def plain_reason(payload: bytes) -> str:
+    """The reason in a message that nobody has signed: its text, or that it is none."""
+    text = payload[: 4 * LONGEST_REASON].decode(errors="replace").strip()
+    return "said in a form that cannot be read here" if text.startswith("{") else text[:LONGEST_REASON]
+
+
 def _same_plain(one: Stop, other: Stop) -> bool:
     return (one.door, one.by, one.reason, one.origin) == (other.door, other.by, other.reason, other.origin)

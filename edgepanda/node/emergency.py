@@ -12,7 +12,7 @@ import msgspec
 
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.ids import new_id
-from edgepanda.model.stops import LONGEST_REASON, Stop
+from edgepanda.model.stops import Stop, plain_reason
 from edgepanda.node.attempts import Attempts
 from edgepanda.node.devices import Devices
 from edgepanda.node.methods import Method, converted
@@ -101,7 +101,7 @@ class Emergency:
             self.take(message.body)
 
     def _on_plain(self, payload: bytes) -> None:
-        self._file.stop(door="site", reason=payload[:LONGEST_REASON].decode(errors="replace"))
+        self._file.stop(door="site", reason=plain_reason(payload))
 
     async def _stop(self, params: dict[str, Any]) -> dict[str, Any]:
         asked = converted(params, StopParams, "stop")

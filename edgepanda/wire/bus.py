@@ -197,6 +197,10 @@ class Bus:
         where = topic.at(**names)
         self._publish(topic, where, [_encoded(body)], retain=True)
 
+    def say_plain(self, topic: Topic, text: str, **names: str) -> None:
+        """Say it without a signature, on a retained topic where anyone is heard."""
+        self.link.publish(self._base + topic.at(**names), text.encode(), qos=topic.qos, retain=topic.retain)
+
     def clear(self, topic: Topic, **names: str) -> None:
         """Take away what is retained there."""
         self.link.publish(self._base + topic.at(**names), b"", qos=topic.qos, retain=True)

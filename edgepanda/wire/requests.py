@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from edgepanda.model.stops import Stop
 from edgepanda.model.task import Finished, Limits
 from edgepanda.trust.peers import Peer, Role
 
@@ -229,6 +230,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     load: float = 0.0
     temperature: float | None = None
     seen: float | None = None  # seconds since its last beat
+    stops: tuple[Stop, ...] = ()  # emergency stops in force there
     card: dict[str, Any] | None = None
     key: str = ""  # with the card: its public key
     incarnation: int = 0  # with the card: its newest start that was heard of
