@@ -199,6 +199,17 @@ class Device(msgspec.Struct, frozen=True):
             example=["./dimmer"],
         ),
     ] = None
+    link_loss: Annotated[
+        float | None,
+        live(
+            "After so long without broker or coordinator it goes to its safe state, if a task of the site commanded it "
+            "last. Empty: never.",
+            unit="s",
+            example=10.0,
+            ge=1,
+            le=86400,
+        ),
+    ] = None
     labels: Annotated[dict[str, str], live("Labels that a task may ask for.", example={"room": "attic"})] = {}
 
 

@@ -19,7 +19,7 @@ from edgepanda.node.journal import AttemptRow
 OUTPUT_HEAD, OUTPUT_TAIL = 20, 80  # lines of output that go into the report
 LONGEST_LINE = 200  # characters of such a line
 
-Why = Literal["", "cancelled", "superseded", "fence_retired", "lease_over", "draining", "stopped"]
+Why = Literal["", "cancelled", "superseded", "fence_retired", "lease_over", "draining", "stopped", "link_loss"]
 Key = tuple[str, int]
 
 

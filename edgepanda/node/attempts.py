@@ -62,6 +62,7 @@ class Attempts:
         self._cancels: set[asyncio.Task[None]] = set()
         self.running: dict[Key, Attempt] = {}
         self._ending = False
+        self.on_begin: Callable[[Attempt], None] = lambda _attempt: None  # one that acts
         self.may_actuate: Callable[[], bool] = lambda: True  # False while an emergency stop is in force
 
     # questions
@@ -158,11 +159,11 @@ class Attempts:
                 cure="`edgepanda status` shows who stopped and why; `edgepanda release` ends it",
             )
 
-    def halt(self) -> None:
-        """An emergency stop: whatever acts, or waits to act, ends."""
+    def halt(self, why: Why = "stopped", device: str | None = None) -> None:
+        """Whatever acts, or waits to act, ends: at a device, or everywhere."""
         for attempt in list(self.running.values()):
-            if attempt.spec.tier > 0:
-                self.stop(attempt, "stopped")
+            if attempt.spec.tier > 0 and device in (None, attempt.device):
+                self.stop(attempt, why)
 
     def _decline(self, task: str, attempt: int, seq: int, error: EdgePandaError) -> None:
         code = "unsupported" if error.code in ("unknown_device", "consent_required") else error.code
@@ -312,6 +313,8 @@ class Attempts:
             await self._reporter.keep(self._journal.advance(attempt.task.id, attempt.number, "began"))
             _check_time(attempt)  # that may have taken long
         attempt.began = True
+        if attempt.spec.tier > 0:
+            self.on_begin(attempt)
 
     async def _tell_again(self, attempt: Attempt, result: Finished) -> Finished:
         """What a direct command of this task has done is not done again; an `unsafe` one needs its permit to count."""
@@ -408,8 +411,9 @@ class Attempts:
         code, message = error.code, str(error)
         if attempt.why == "superseded":
             outcome, code, message = "failed", "superseded", str(superseded(attempt.device))
-        if attempt.why == "stopped":
-            outcome, code, message = "failed", "stopped", "ended by an emergency stop"
+        if attempt.why in ("stopped", "link_loss"):
+            what = "an emergency stop" if attempt.why == "stopped" else "the loss of its commander (link_loss)"
+            outcome, code, message = "failed", attempt.why, f"ended by {what}"
         details = dict(error.details)
         evidence = tuple(details.pop("evidence", ()))
         finished = Finished(

@@ -11,7 +11,7 @@ import msgspec
 from edgepanda.model.config import ConfigError, Loaded
 
 COMMAND = "command"  # the driver of capabilities of the user's own
-RESERVED = ("driver", "labels", "command")  # keys of a device that are the node's and not its driver's
+RESERVED = ("driver", "labels", "command", "link_loss")  # keys of a device that are the node's and not its driver's
 
 Change = Literal["added", "changed", "relabelled", "removed"]
 
@@ -36,6 +36,7 @@ class Configured(msgspec.Struct, frozen=True):
     config: dict[str, Any]  # its driver's keys
     labels: dict[str, str]
     capability: bool = False
+    link_loss: float | None = None  # seconds without its commander until its safe state
 
 
 def configured(loaded: Loaded) -> dict[str, Configured]:
@@ -59,18 +60,23 @@ def differences(old: Mapping[str, Configured], new: Mapping[str, Configured]) ->
         before = old.get(name)
         if before is None:
             changes[name] = "added"
-        elif msgspec.structs.replace(before, labels={}) != msgspec.structs.replace(thing, labels={}):
+        elif _opened_as(before) != _opened_as(thing):
             changes[name] = "changed"
         elif before != thing:
             changes[name] = "relabelled"
     return changes
 
 
+def _opened_as(thing: Configured) -> Configured:
+    """Without what the node alone knows of it, which needs no opening anew."""
+    return msgspec.structs.replace(thing, labels={}, link_loss=None)
+
+
 def _thing(loaded: Loaded, name: str, config: dict[str, Any], *, capability: bool) -> Configured:
     labels = {str(k): str(v) for k, v in dict(config.get("labels", {})).items()}
     own = {key: value for key, value in config.items() if key not in RESERVED or (capability and key == "command")}
     program = program_of(config, loaded.path.parent, f"{loaded.path}: devices.{name}")
-    return Configured(name, program, own, labels, capability)
+    return Configured(name, program, own, labels, capability, None if capability else config.get("link_loss"))
 
 
 def program_of(config: Mapping[str, Any], folder: Path, where: str) -> Program:

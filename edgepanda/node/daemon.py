@@ -27,6 +27,7 @@ from edgepanda.node import cards
 from edgepanda.node.arbiter import Arbiter
 from edgepanda.node.attempts import Attempts
 from edgepanda.node.configured import configured
+from edgepanda.node.deadman import DeadMan
 from edgepanda.node.devices import Devices
 from edgepanda.node.emergency import Emergency
 from edgepanda.node.hotplug import Hotplug
@@ -45,7 +46,7 @@ from edgepanda.trust.identity import Identity, encode_key
 from edgepanda.trust.peers import Peer
 from edgepanda.wire import messages, topics
 from edgepanda.wire.bus import Bus, Message, Refused
-from edgepanda.wire.clock import boot_id, stamp
+from edgepanda.wire.clock import boot_id, boottime, stamp
 from edgepanda.wire.requests import LARGEST_SUBMIT, LogPage, Logs
 
 log = logging.getLogger("edgepanda.node")
@@ -125,6 +126,8 @@ class NodeDaemon:
             reporter=self._reporter,
             work_dir=loaded.state_dir / "work",
         )
+        self._dead_man = DeadMan()
+        self.attempts.on_begin = lambda a: self._dead_man.commanded(a.device, "site" if a.number else "local")
         self._emergency = Emergency(
             loaded.state_dir / "stops.json",
             site=loaded.config.site.name,
@@ -376,8 +379,16 @@ class NodeDaemon:
             await asyncio.sleep(min(LEASE_LOOK, self._settings.beat))
             try:
                 self.attempts.tick()
+                self._watch_links()
             except Exception:
                 log.exception("a look at the leases failed")
+
+    def _watch_links(self) -> None:
+        in_touch = self._bus.up and self._site.proven
+        for name in self._dead_man.look(boottime(), in_touch=in_touch, limits=self._devices.link_losses()):
+            log.warning("%s goes to its safe state: the site, which commanded it, is gone for too long", name)
+            self.attempts.halt("link_loss", name)
+            self._spawn(self._devices.safe(name))
 
     # what we hear
 

@@ -365,6 +365,11 @@ class Devices:
         thing = self.things.get(name)
         return thing is not None and await thing.host.cancel(task, attempt)
 
+    def link_losses(self) -> dict[str, float]:
+        """The devices that have a `link_loss`, in seconds."""
+        found = {name: thing.configured.link_loss for name, thing in self.things.items()}
+        return {name: limit for name, limit in found.items() if limit is not None}
+
     def card(self, settings: Node, *, node: str, revision: int, incarnation: int) -> Card:
         """The node's card as things stand, but for its hardware."""
         devices: dict[str, Device] = {}

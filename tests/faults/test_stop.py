@@ -239,3 +239,25 @@ async def test_a_record_of_stops_that_cannot_be_read_is_a_stop(site: Site) -> No
             file.write_bytes(b"\x00" * 40)
         site.start("desk")
         await until(stopped(site, "desk", 1))
+
+
+async def test_a_device_whose_commander_is_gone_goes_to_its_safe_state(tmp_path: Path) -> None:
+    nodes = {"desk": NODE.format(name="desk", pin=5, pid=tmp_path / "pid").replace("speed = 10", "link_loss = 1")}
+    with Mosquitto() as broker, Site(tmp_path, broker.url, nodes) as site:
+        async with operator(site, "desk") as client:
+            assert (await client.run("servo.move", {"angle": 5}, device="pan")).state == "succeeded"
+            broker.kill()
+            await until(_attached(site, False))
+            desk = local(site, "desk")
+            await desk.request("do", {"device": "pan", "action": "move", "args": {"angle": 6}}, within=10)
+            for _ in range(3):  # whoever stands beside it needs no broker
+                await asyncio.sleep(1)
+                assert await _attached(site, True)()
+
+
+def _attached(site: Site, wanted: bool) -> Callable[[], Any]:
+    async def look() -> bool:
+        done = await local(site, "desk").request("do", {"device": "pan", "action": "read"}, within=5)
+        return bool(done["result"]["value"]["attached"] is wanted)
+
+    return look

@@ -238,6 +238,15 @@ class QuietDevices:
         for call in [c for c in self.world.calls if c.node == self.node]:
             self.world.end(call, "died")
 
+    async def safe(self, _name: str | None = None) -> None:
+        for call in [c for c in self.world.calls if c.node == self.node]:
+            if not call.answer.done():
+                self.world.calls.remove(call)
+                call.answer.set_exception(DriverError("brought to the safe state", code="cancelled"))
+
+    def link_losses(self) -> dict[str, float]:
+        return {}
+
     def remembers(self, _name: str) -> bool:
         return False
 
