@@ -200,16 +200,16 @@ class Device(msgspec.Struct, frozen=True):
         ),
     ] = None
     link_loss: Annotated[
-        float | None,
+        float,
         live(
             "After so long without broker or coordinator it goes to its safe state, if a task of the site commanded it "
-            "last. Empty: never.",
+            "last. 0: never.",
             unit="s",
             example=10.0,
-            ge=1,
+            ge=0,
             le=86400,
         ),
-    ] = None
+    ] = 0.0
     labels: Annotated[dict[str, str], live("Labels that a task may ask for.", example={"room": "attic"})] = {}
 
 

@@ -36,7 +36,7 @@ class Configured(msgspec.Struct, frozen=True):
     config: dict[str, Any]  # its driver's keys
     labels: dict[str, str]
     capability: bool = False
-    link_loss: float | None = None  # seconds without its commander until its safe state
+    link_loss: float = 0.0  # seconds without its commander until its safe state; 0: never
 
 
 def configured(loaded: Loaded) -> dict[str, Configured]:
@@ -69,14 +69,14 @@ def differences(old: Mapping[str, Configured], new: Mapping[str, Configured]) ->
 
 def _opened_as(thing: Configured) -> Configured:
     """Without what the node alone knows of it, which needs no opening anew."""
-    return msgspec.structs.replace(thing, labels={}, link_loss=None)
+    return msgspec.structs.replace(thing, labels={}, link_loss=0.0)
 
 
 def _thing(loaded: Loaded, name: str, config: dict[str, Any], *, capability: bool) -> Configured:
     labels = {str(k): str(v) for k, v in dict(config.get("labels", {})).items()}
     own = {key: value for key, value in config.items() if key not in RESERVED or (capability and key == "command")}
     program = program_of(config, loaded.path.parent, f"{loaded.path}: devices.{name}")
-    return Configured(name, program, own, labels, capability, None if capability else config.get("link_loss"))
+    return Configured(name, program, own, labels, capability, 0.0 if capability else config.get("link_loss", 0.0))
 
 
 def program_of(config: Mapping[str, Any], folder: Path, where: str) -> Program:

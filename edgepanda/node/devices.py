@@ -367,8 +367,7 @@ class Devices:
 
     def link_losses(self) -> dict[str, float]:
         """The devices that have a `link_loss`, in seconds."""
-        found = {name: thing.configured.link_loss for name, thing in self.things.items()}
-        return {name: limit for name, limit in found.items() if limit is not None}
+        return {name: thing.configured.link_loss for name, thing in self.things.items() if thing.configured.link_loss}
 
     def card(self, settings: Node, *, node: str, revision: int, incarnation: int) -> Card:
         """The node's card as things stand, but for its hardware."""
