@@ -196,6 +196,8 @@ CAUSES: dict[str, tuple[str, ...]] = {
         "it is not plugged in",
     ),
     "busy": ("another task uses it", "another program or node holds the pin", "all slots of the node are taken"),
+    "stopped": ("somebody said `edgepanda stop`, pressed a stop button, or published on the stop topic",),
+    "link_loss": ("the broker's or the coordinator's machine was restarted", "Wi-Fi or a cable failed"),
     "superseded": ("two people or programs move one device",),
     "timeout": ("a program that hangs", "the hardware does not answer", "a limit that is too short"),
     "cancelled": ("`edgepanda cancel`", "the program that asked for it ended"),

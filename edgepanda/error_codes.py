@@ -293,6 +293,14 @@ AREAS: dict[str, dict[str, Code]] = {
         "unavailable": Code("The device cannot be used now.", "`edgepanda card` has the reason and the cure."),
         "busy": Code("The device or pin is in use.", "Wait, or end what has it; the message says who."),
         "superseded": Code("A newer command for the device came first.", "Nothing to do; the newest holds."),
+        "stopped": Code(
+            "An emergency stop is in force at the node, or ended the work.",
+            "`edgepanda status` shows who stopped and why; `edgepanda release` ends it, once it is safe.",
+        ),
+        "link_loss": Code(
+            "Broker or coordinator were gone for longer than the device's link_loss, so it went to its safe state.",
+            "Look at the link (`edgepanda doctor`), then command it again; link_loss in its table sets the time.",
+        ),
         "timeout": Code("The work took longer than its limit.", "Raise the time-out if the work may take longer."),
         "cancelled": Code("Somebody asked for the end.", "Nothing to do."),
         "expired": Code("The task was too old to begin.", "Submit it again; --valid-for gives more time."),

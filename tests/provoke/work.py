@@ -194,6 +194,29 @@ async def _(here: Here) -> EdgePandaError:
         return await ended(bench)
 
 
+@provokes("stopped")
+async def _(here: Here) -> EdgePandaError:
+    with at_bench(here.folder, here.patch) as bench:
+        bench.attempts.may_actuate = lambda: False
+        lease = bench.accept()
+        await bench.settle()
+        (report,) = bench.said(messages.Declined)
+        return EdgePandaError(report.message, code=report.code, where=lease.task.id)
+
+
+@provokes("link_loss")
+async def _(here: Here) -> EdgePandaError:
+    with at_bench(here.folder, here.patch) as bench:
+        bench.accept()
+        await bench.settle()
+        (attempt,) = bench.attempts.running.values()
+        assert attempt.runner is not None
+        bench.attempts.halt("link_loss", attempt.device)
+        await bench.settle()
+        finished = await attempt.runner
+        return EdgePandaError(finished.message, code=finished.code, where=attempt.device)
+
+
 @provokes("superseded")
 async def _(here: Here) -> EdgePandaError:
     arbiter = Arbiter()

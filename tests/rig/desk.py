@@ -19,6 +19,7 @@ from edgepanda.coordinator.peers import PeersFile
 from edgepanda.coordinator.record import Record
 from edgepanda.coordinator.reports import Reports
 from edgepanda.coordinator.requests import Requests
+from edgepanda.coordinator.stops import SiteStops
 from edgepanda.model.card import Action, Capability, Card, Device, Driver
 from edgepanda.model.ids import new_id
 from edgepanda.trust.identity import Identity
@@ -88,10 +89,21 @@ class Desk:
             tell=self.told.append,
         )
         self.peers = PeersFile(self.folder / "peers.json", "home", Identity.load_or_create(self.folder / "site.key"))
+        key = Identity.load(self.folder / "site.key")
+        self.stops = SiteStops(
+            self.folder / "site-stops.json",
+            book=self.book,
+            fleet=self.fleet,
+            directory=self.peers.directory,
+            site="home",
+            kid=key.kid,
+            send=send,
+        )
         self.requests = Requests(
             self.book,
             self.fleet,
             self.peers,
+            self.stops,
             clock=self.moment,
             reply=self._reply,
             next_order=self.leases.next_order,
@@ -122,6 +134,7 @@ class Desk:
     def close(self) -> None:
         self.ledger.close()
         self.peers.close()
+        self.stops.close()
 
     async def restart(self) -> None:
         await self.settle()

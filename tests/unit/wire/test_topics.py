@@ -16,11 +16,13 @@ ROLES: tuple[Role, ...] = ("site", "node", "operator", "client", "voice", "home_
 LEVEL = re.compile(r"[a-z0-9_-]+")
 NAMES = {"node": "pi-4", "client": "abcdefghijklmnop"}
 REPORTS = {"accepted", "declined", "starting", "started", "progress", "finished", "interrupted"}
+INBOX = {"lease", "renewed", "permit", "cancel", "peers", "ask", "standing", "release", "ack"}
 
 # protocol.md section 2: who says what, topic by topic
 SAID = {
     "site/coordinator": {"presence": {"site"}},
     "site/hello": {"hello": {"site"}, "challenge": {"site"}},
+    "site/stop": {"stop": set(ROLES), "standing": {"site"}},
     "site/request": {"request": {"operator", "client", "voice", "node"}},
     "site/events": {"event": {"site"}},
     "clients/{client}/reply": {"reply": {"site"}, "ack": {"site"}},
@@ -29,7 +31,7 @@ SAID = {
     "nodes/{node}/beat": {"beat": {"node"}},
     "nodes/{node}/claim": {"claim": {"node"}},
     "nodes/{node}/report": {kind: {"node"} for kind in REPORTS | {"ack"}},
-    "nodes/{node}/inbox": {kind: {"site"} for kind in ("lease", "renewed", "permit", "cancel", "peers", "ask", "ack")},
+    "nodes/{node}/inbox": {kind: {"site"} for kind in INBOX},
     "nodes/{node}/output": {"output": {"node"}},
     "nodes/{node}/request/{client}": {"request": {"operator"}},
     "nodes/{node}/reply/{client}": {"reply": {"node"}},
@@ -41,7 +43,8 @@ def test_the_table_is_the_protocols():
 
 
 def test_retained_topics_are_a_fixed_set_and_name_no_task():
-    assert {t.pattern for t in TABLE if t.retain} == {"site/coordinator", "nodes/{node}/card", "nodes/{node}/status"}
+    fixed = {"site/coordinator", "site/stop", "nodes/{node}/card", "nodes/{node}/status"}
+    assert {t.pattern for t in TABLE if t.retain} == fixed
     assert not [t for t in TABLE if "task" in t.pattern]
 
 
