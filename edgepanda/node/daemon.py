@@ -12,7 +12,7 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -21,18 +21,19 @@ from edgepanda.drivers.contract import Probe
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Card
 from edgepanda.model.config import Loaded
-from edgepanda.model.ids import is_task_id, new_id
-from edgepanda.model.task import Limits, Task
+from edgepanda.model.ids import new_id
 from edgepanda.node import cards
 from edgepanda.node.arbiter import Arbiter
 from edgepanda.node.attempts import Attempts
 from edgepanda.node.configured import configured
 from edgepanda.node.deadman import DeadMan
 from edgepanda.node.devices import Devices
+from edgepanda.node.direct import direct_task
 from edgepanda.node.emergency import Emergency
 from edgepanda.node.hotplug import Hotplug
 from edgepanda.node.inventory import Inventory
 from edgepanda.node.journal import Journal
+from edgepanda.node.live_output import LiveOutput
 from edgepanda.node.logs import LogRing
 from edgepanda.node.memory import Memory
 from edgepanda.node.methods import Method, converted
@@ -47,29 +48,14 @@ from edgepanda.trust.peers import Peer
 from edgepanda.wire import messages, topics
 from edgepanda.wire.bus import Bus, Message, Refused
 from edgepanda.wire.clock import boot_id, boottime, stamp
-from edgepanda.wire.requests import LARGEST_SUBMIT, LogPage, Logs
+from edgepanda.wire.requests import LogPage, Logs
 
 log = logging.getLogger("edgepanda.node")
 
 STOP_EVENT = "emergency_stop"  # what the driver of a stop button tells
 HELLO_SPREAD = 0.2  # seconds over which nodes spread their answers to a coordinator's hello
-OUTPUT_EVERY = 0.1  # seconds between packets of live output
-OUTPUT_MOST = 50  # lines in one packet; what is over is left out of the live view, not of the report
 RECOVER_WITHIN = 15.0  # seconds that open attempts of an earlier run wait for their drivers
-LONGEST_TIMEOUT = 10 * 365 * 86_400  # seconds of a direct command
 LEASE_LOOK = 1.0  # seconds between looks at leases, while anything runs
-
-
-class DirectCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`do` on the local socket."""
-
-    device: str
-    action: str = "run"
-    args: dict[str, Any] = {}
-    id: str = ""
-    timeout: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_TIMEOUT)] | None = None
-    goal: str = ""
-    criteria: tuple[str, ...] = ()
 
 
 class _RenamedError(Exception):
@@ -115,7 +101,7 @@ class NodeDaemon:
             loaded.run_dir,
             free=lambda name: arbiter.lane(name).free(),
             on_change=self._card_changed,
-            on_output=self._output,
+            on_output=lambda *words: self._output.take(*words),  # noqa: PLW0108 made later
             on_event=self._on_event,
         )
         self.attempts = Attempts(
@@ -125,6 +111,9 @@ class NodeDaemon:
             journal=self.journal,
             reporter=self._reporter,
             work_dir=loaded.state_dir / "work",
+        )
+        self._output = LiveOutput(
+            self.attempts.running, lambda body: self._bus.send(topics.OUTPUT, body, node=self.name)
         )
         self._dead_man = DeadMan()
         self.attempts.on_begin = lambda a: self._dead_man.commanded(a.device, "site" if a.number else "local")
@@ -152,7 +141,7 @@ class NodeDaemon:
         self._socket = LocalSocket(socket_path(loaded), methods)
         self._requests = NodeRequests(methods, incarnation=self.journal.incarnation, send=self._reply)
         self._bus = self._make_bus()
-        self._reporter.before_end = self._send_output
+        self._reporter.before_end = self._output.flush
         self._card: Card | None = None
         self._draining = False
         self._cloned = False
@@ -160,7 +149,6 @@ class NodeDaemon:
         self._sequence = 0
         self._newest_claim = ""
         self._early: list[messages.Lease] = []  # came before the coordinator had answered our claim
-        self._lines: dict[tuple[str, int, str], list[str]] = {}
         self._background: set[asyncio.Task[Any]] = set()
         self._hotplug = Hotplug(lambda: self._spawn(self._look_again()))
 
@@ -495,25 +483,6 @@ class NodeDaemon:
         elif refused.topic is topics.NODE_REQUEST:
             self._requests.refuse(refused.id, refused.sender, refused.error)
 
-    # live output
-
-    def _output(self, task: str, attempt: int, stream: str, text: str) -> None:
-        running = self.attempts.running.get((task, attempt))
-        if running is None:
-            return
-        if not self._lines:
-            asyncio.get_running_loop().call_later(OUTPUT_EVERY, self._send_output)
-        self._lines.setdefault((task, attempt, stream), []).extend(running.output(text))
-
-    def _send_output(self) -> None:
-        lines, self._lines = self._lines, {}
-        for (task, attempt, stream), some in lines.items():
-            shown = some[:OUTPUT_MOST]
-            if len(some) > OUTPUT_MOST:
-                shown.append(f"... {len(some) - OUTPUT_MOST} more lines")
-            body = messages.Output(id=new_id(), task=task, attempt=attempt, stream=stream, lines=tuple(shown))
-            self._bus.send(topics.OUTPUT, body, node=self.name)
-
     # requests: over the local socket and over the bus
 
     def _reply(self, asker: Peer, reply: messages.Reply) -> None:
@@ -548,28 +517,10 @@ class NodeDaemon:
         return await probe(self._devices.things, params)
 
     async def _do(self, params: dict[str, Any]) -> dict[str, Any]:
-        call = converted(params, DirectCall, "do", 'send {"device": "pan", "action": "move", "args": {"angle": 30}}')
         if self._draining:
             raise EdgePandaError("this node is ending", code="draining", where=self.name)
-        if call.id and not is_task_id(call.id):
-            raise EdgePandaError(f"{call.id!r} cannot name a task", code="invalid_task_id", where="id")
-        if len(msgspec.json.encode(call)) > LARGEST_SUBMIT:
-            raise EdgePandaError(f"more than {LARGEST_SUBMIT} bytes", code="oversized", where="do params")
-        thing = self._devices.things.get(call.device)
-        own = thing is not None and thing.capability
-        task = Task(
-            id=call.id or new_id(),
-            capability=call.device if own or thing is None else f"{thing.driver}.{call.action}",
-            args=call.args,
-            device=None if own else call.device,
-            node=self.name,
-            goal=call.goal,
-            criteria=call.criteria,
-            limits=Limits(timeout=call.timeout),
-            by=self.name,
-            door="local",
-        )
-        result = await self.attempts.direct(task, call.action)
+        task, action = direct_task(params, self._devices.things, self.name)
+        result = await self.attempts.direct(task, action)
         return {"task": task.id, "result": msgspec.to_builtins(result)}
 
     def _spawn(self, work: Any) -> None:
