@@ -40,11 +40,15 @@ replay = "unsafe"
 """
 
 
-@pytest.fixture(params=["mosquitto", "embedded"])
+both = pytest.mark.parametrize("site", ["mosquitto", "embedded"], indirect=True)
+
+
+@pytest.fixture
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     nodes = {name: NODE.format(name=name, pin=5, pid=tmp_path / f"{name}.pid") for name in ("desk", "shed")}
     with contextlib.ExitStack() as stack:
-        broker = stack.enter_context(Mosquitto() if request.param == "mosquitto" else Embedded())
+        embedded = getattr(request, "param", "mosquitto") == "embedded"
+        broker = stack.enter_context(Embedded() if embedded else Mosquitto())
         made = stack.enter_context(Site(tmp_path, broker.url, nodes))
         made.broker = broker  # type: ignore[attr-defined]
         yield made
@@ -100,6 +104,7 @@ def publish(site: Site, payload: bytes, *, retain: bool = False) -> None:
     client.loop_stop()
 
 
+@both
 async def test_a_move_and_a_command_end_at_once_and_nothing_acts_until_all_is_released(site: Site) -> None:
     async with operator(site, "desk", "shed") as client:
         move = await client.submit("servo.move", {"angle": 90}, device="pan", node="desk")
@@ -187,6 +192,7 @@ async def _released(site: Site, client: AsyncClient) -> bool:
     return not wanted and await stopped(site, "desk", 0)() and await stopped(site, "shed", 0)()
 
 
+@both
 async def test_a_forgotten_broker_does_not_forget_the_stop(site: Site) -> None:
     async with operator(site, "desk", "shed") as client:
         await client.stop("before the broker lost everything")
