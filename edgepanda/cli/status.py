@@ -91,6 +91,8 @@ def show_status(found: dict[str, Any]) -> None:
 def next_steps(found: dict[str, Any]) -> list[str]:
     """The commands that make sense now, each with its reason. Pure."""
     steps = []
+    if any(node.get("stops") for node in found["nodes"]):
+        steps.append(("once it is safe again", "edgepanda release"))
     if found["needs_person"]:
         steps.append(("what to say to it", f"edgepanda show {found['needs_person'][0]['id']}"))
     if found.get("failures"):
@@ -130,6 +132,8 @@ def local_lines(node: dict[str, Any]) -> list[str]:
         f"broker       {'connected' if node['broker'] else 'not connected'}{_told(broker)}",
         f"coordinator  {_coordinator(node)}{_told(node.get('problem') or {})}",
     ]
+    for stop in node.get("stops", ()):
+        lines.insert(1, f"STOPPED      by {stop.get('by') or 'somebody'}: {stop.get('reason') or 'no reason given'}")
     if node.get("journal_problem"):
         lines.append(f"journal      {_told(node['journal_problem'])[2:]}")
     lines.append(f"reports      {node['unacknowledged']} that the coordinator has not acknowledged")
