@@ -43,6 +43,8 @@ def stop_command(settings: Settings, because: str, node: str | None) -> int:
     """
     quiet(settings)
     told = asyncio.run(_stop(settings, settings.load(), because, node))
+    if not told["stopped"] and told["errors"]:
+        raise EdgePandaError.from_dict(told["errors"][-1])
     if settings.json:
         emit(told)
     else:

@@ -58,7 +58,14 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
 async def operator(site: Site, *nodes: str) -> AsyncIterator[AsyncClient]:
     async with site.client() as client:
         await site.claiming(client, *nodes)
+        for name in nodes:
+            await until(lambda name=name: _has_its_servo(client, name))
         yield client
+
+
+async def _has_its_servo(client: AsyncClient, node: str) -> bool:
+    card = (await client.node(node)).get("card") or {}
+    return bool(card.get("devices", {}).get("pan", {}).get("state") == "ready")
 
 
 def local(site: Site, node: str) -> LocalNode:
