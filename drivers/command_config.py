@@ -112,6 +112,14 @@ class CommandConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
     timeout: Annotated[Seconds, about("After this time it is ended.")] = 600.0
     grace: Annotated[Seconds, about("Time between INT, TERM and KILL.")] = 5.0
     on_busy: Annotated[OnBusy, about("What a second call does.")] = "queue"
+    max_attempts: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=100)],
+        about("How often a safe one is tried that cannot be started for now."),
+    ] = 3
+    retry_backoff: Annotated[
+        Annotated[float, msgspec.Meta(ge=0.1, le=300, extra_json_schema={"unit": "s"})],
+        about("Time before it is tried again, doubled each time."),
+    ] = 1.0
 
     def __post_init__(self) -> None:
         used = [name for element in self.argv for _, name in split(element) if name is not None]
@@ -197,4 +205,6 @@ def action_spec(config: CommandConfig) -> ActionSpec:
         args=args,
         on_busy=config.on_busy,
         timeout=config.timeout,
+        max_attempts=config.max_attempts,
+        retry_backoff=config.retry_backoff,
     )

@@ -82,8 +82,9 @@ class ActionSpec(Value, frozen=True):
     """What one action takes, gives and may do; from `describe`, and part of the node's card.
 
     `args` is a JSON Schema object with `additionalProperties: false`; physical properties name their `unit`.
-    `timeout` is in seconds, for calls that name none. `spoken` holds sentence templates, `home` hints for home
-    automation.
+    `timeout` is in seconds, for calls that name none. A `safe` action that fails with `io`, `unavailable` or `busy` is
+    begun at most `max_attempts` times, with a pause of `retry_backoff` seconds that doubles. `spoken` holds sentence
+    templates, `home` hints for home automation.
     """
 
     description: str
@@ -92,6 +93,8 @@ class ActionSpec(Value, frozen=True):
     args: JsonSchema = msgspec.field(default_factory=no_args)
     on_busy: OnBusy = "refuse"
     timeout: float = 30.0
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    retry_backoff: Annotated[float, msgspec.Meta(ge=0.1, le=300)] = 1.0
     returns: JsonSchema | None = None
     spoken: tuple[str, ...] = ()
     home: dict[str, Any] = {}

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 @click.option("--valid-for", type=duration, metavar="TIME", help="It may not begin later (30s for device actions).")
 @click.option("--deliver-within", type=duration, metavar="TIME", help="How long it may wait for an absent node.")
 @click.option("--run-timeout", type=duration, metavar="TIME", help="How long one attempt may run.")
-@click.option("--max-attempts", type=int, default=3, show_default=True, help="How often it is tried.")
+@click.option("--max-attempts", type=int, metavar="N", help="How often it is tried, if safe (default: the card's).")
+@click.option("--retry-backoff", type=duration, metavar="TIME", help="Pause before it is tried again; it doubles.")
 @click.option("--id", "task_id", help="Your own id: submitting it again with the same content changes nothing.")
 @click.option("--wait/--no-wait", default=False, help="Follow it to its end (default: print the id and return).")
 def submit_command(settings: Settings, capability: str, words: tuple[str, ...], wait: bool, **said: Any) -> int:
@@ -84,6 +85,7 @@ def _told(said: dict[str, Any]) -> dict[str, Any]:
         deliver_within=said.pop("deliver_within"),
         deadline=said.pop("deadline"),
         max_attempts=said.pop("max_attempts"),
+        retry_backoff=said.pop("retry_backoff"),
     )
     return {**said, "limits": limits}
 

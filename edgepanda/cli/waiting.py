@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgepanda.cli.cards import fetch_nodes, offers_of
 from edgepanda.errors import EdgePandaError
+from edgepanda.model.task import TRANSIENT
 
 if TYPE_CHECKING:
     from edgepanda.client import AsyncClient
@@ -29,7 +30,9 @@ async def why_it_waits(client: AsyncClient, task_id: str) -> str:
 
 def reason(task: TaskView, nodes: Sequence[dict[str, Any]]) -> str:
     """What keeps each node that could do the task from doing it now. Pure."""
-    found = [_keeps_from(node, offer) for node in nodes for offer in offers_of(node.get("card")) if _suits(task, offer)]
+    found = [
+        _keeps_from(task, node, offer) for node in nodes for offer in offers_of(node.get("card")) if _suits(task, offer)
+    ]
     return "; ".join(found) if found else f"nobody offers {task.capability} any more"
 
 
@@ -42,7 +45,7 @@ def _suits(task: TaskView, offer: Offer) -> bool:
     )
 
 
-def _keeps_from(node: dict[str, Any], offer: Offer) -> str:
+def _keeps_from(task: TaskView, node: dict[str, Any], offer: Offer) -> str:
     name = node["name"]
     if not node["online"]:
         return f"{name} is away"
@@ -54,4 +57,6 @@ def _keeps_from(node: dict[str, Any], offer: Offer) -> str:
         return f"{name} claims no work"
     if not node.get("free", 0):
         return f"{name} has no free slot"
+    if task.code in TRANSIENT and task.reason:
+        return task.reason
     return f"{name} has declined it for now, or is about to take it"

@@ -35,11 +35,12 @@ Failed = Callable[[EdgePandaError], None]
 class Live:
     """A task that has not ended, with what is not worth keeping: its lease's end, who waits for it."""
 
-    __slots__ = ("lease_until", "output", "progress", "record", "rests", "watchers")
+    __slots__ = ("again_at", "lease_until", "output", "progress", "record", "rests", "watchers")
 
     def __init__(self, record: Record) -> None:
         self.record = record
         self.lease_until: float | None = None  # seconds on the coordinator's boot clock
+        self.again_at = 0.0  # it failed for now and does not begin again before; seconds on the same clock
         self.rests: dict[str, tuple[float, float]] = {}  # nodes that declined for now: until when, and for how long
         self.progress = ""
         self.output: list[str] = []

@@ -93,6 +93,8 @@ class Leases:
         record, now = live.record, self._clock()
         if over_before_begin(record.deadlines, now, queued=True):
             return "not_now"
+        if live.again_at > now:
+            return "not_now"
         offers = self._fleet.offers_of(record.task.capability)
         resting = {name for name, (until, _) in live.rests.items() if until > now}
         awake = {o.node: self._fleet.nodes[o.node].claimant() for o in offers if o.node not in resting}
@@ -156,6 +158,7 @@ class Leases:
             ):
                 over = over_before_begin(live.record.deadlines, self._clock(), queued=False)
                 self.lost(live, over, Happening(kind=Kind.LOST, still_valid=not over), {"restarted": True})
+                self.rest(live, node.name)  # it may be what the node crashed of
 
     def renew(self, node: Node, held: Iterable[Held], *, resend: bool) -> None:
         """The node lives and holds these. `resend`: a claim, so an attempt that it lacks was not delivered."""

@@ -17,9 +17,10 @@ from edgepanda.coordinator.deadlines import Now, begin, over_before_begin
 from edgepanda.coordinator.leases import Leases, SendTo, retire
 from edgepanda.coordinator.record import Record
 from edgepanda.errors import EdgePandaError
+from edgepanda.model.card import RETRY_BACKOFF
 from edgepanda.model.ids import digest, is_task_id
 from edgepanda.model.states import Happening, Kind, Standing, State, StateError
-from edgepanda.model.task import judge
+from edgepanda.model.task import TRANSIENT, backoff, judge
 from edgepanda.wire import messages
 
 log = logging.getLogger("edgepanda.coordinator")
@@ -174,7 +175,13 @@ class Reports:
         over = over_before_begin(live.record.deadlines, self._clock().boottime, queued=False)
         live.record = msgspec.structs.replace(live.record, seqs=seqs)
         began = report.began or report.attempt == 0  # a direct command does not go to the queue
-        event = Happening(kind=Kind.INTERRUPTED, attempt=report.attempt, still_valid=not over, began=began)
+        event = Happening(
+            kind=Kind.INTERRUPTED,
+            attempt=report.attempt,
+            still_valid=not over,
+            began=began,
+            given_back=report.known.get("code") != "restarted",
+        )
         node = str(live.record.node)
         self._leases.lost(live, over, event, {"began": report.began, "known": report.known})
         if live.record.standing.state is State.QUEUED:
@@ -186,11 +193,14 @@ class Reports:
         unheard = standing.state is State.LEASED and standing.replay == "safe"  # a short action reports its end alone
         implied = Happening(kind=Kind.STARTED, attempt=report.attempt) if unheard else None
         verdict = judge(live.record.task.criteria, report.result)
+        now, pause = self._clock().boottime, self._pause(live)
         event = Happening(
             kind=Kind.FINISHED,
             attempt=report.attempt,
             outcome=verdict.outcome,
             unanswered=bool(verdict.unanswered),
+            transient=verdict.code in TRANSIENT,
+            still_valid=not over_before_begin(live.record.deadlines, now + pause, queued=False),
         )
         data = {
             "outcome": verdict.outcome,
@@ -200,6 +210,17 @@ class Reports:
         }
         code = verdict.code if verdict.outcome != "succeeded" else ""
         self._book.change(live, event, data, implied=implied, seqs=seqs, result=report.result, code=code)
+        if live.record.standing.state is State.QUEUED:
+            live.again_at = now + pause
+            said = report.result.message or code
+            reason = f"attempt {report.attempt} failed: {said} [{code}]; it is tried again after {pause:g} s"
+            self._book.keep(live, msgspec.structs.replace(live.record, reason=reason, result=None))
+
+    def _pause(self, live: Live) -> float:
+        """Seconds until the task may begin again, if its attempt fails now."""
+        record = live.record
+        begins_now = record.standing.state is State.LEASED  # and its end is all that is heard of it
+        return backoff(record.task.limits.retry_backoff or RETRY_BACKOFF, record.standing.runs + begins_now)
 
     def _stale(self, report: messages.Report, live: Live, node: str, error: EdgePandaError) -> None:
         """It comes too late, or from somebody who does not hold the task: recorded once, changes nothing."""

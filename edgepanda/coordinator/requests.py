@@ -22,6 +22,7 @@ from edgepanda.coordinator.stops import SiteStops
 from edgepanda.coordinator.submit import accept
 from edgepanda.coordinator.task_filter import Narrow
 from edgepanda.errors import EdgePandaError
+from edgepanda.model.card import MAX_ATTEMPTS
 from edgepanda.model.ids import digest
 from edgepanda.model.states import LIVE, NEEDS_PERSON, Happening, Kind, Standing, State
 from edgepanda.trust.peers import Peer
@@ -211,7 +212,9 @@ class Requests:
         now = self._clock()
         record = Record(
             task=task,
-            standing=Standing(tier=task.tier, replay=task.replay, max_attempts=task.limits.max_attempts),
+            standing=Standing(
+                tier=task.tier, replay=task.replay, max_attempts=task.limits.max_attempts or MAX_ATTEMPTS
+            ),
             deadlines=begin(task.limits, now),
             digest=submitted,
             created=now.wall,

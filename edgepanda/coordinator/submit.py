@@ -11,7 +11,7 @@ import msgspec
 
 from edgepanda.errors import EdgePandaError
 from edgepanda.model import matching
-from edgepanda.model.card import Action, Offer
+from edgepanda.model.card import MAX_ATTEMPTS, RETRY_BACKOFF, Action, Offer
 from edgepanda.model.consent import consent_required
 from edgepanda.model.ids import is_task_id
 from edgepanda.model.task import Limits, Task
@@ -98,11 +98,11 @@ def _check_form(submit: Submit) -> None:
 
 
 def _check_limits(limits: Limits) -> None:
-    for name in ("timeout", "valid_for", "deliver_within", "deadline"):
+    for name in ("timeout", "valid_for", "deliver_within", "deadline", "retry_backoff"):
         value = getattr(limits, name)
         if value is not None and not 0 < value <= LONGEST_LIMIT:
             raise _limit(f"{value} s", f"limits.{name}", "more than 0 and at most ten years are allowed")
-    if not 1 <= limits.max_attempts <= 100:
+    if limits.max_attempts is not None and not 1 <= limits.max_attempts <= 100:
         raise _limit(str(limits.max_attempts), "limits.max_attempts", "1 to 100 is allowed")
 
 
@@ -188,4 +188,9 @@ def _limits(limits: Limits, offer: Offer) -> Limits:
     valid_for = limits.valid_for
     if valid_for is None and offer.device is not None and offer.action.tier > 0:
         valid_for = VALID_FOR
-    return msgspec.structs.replace(limits, valid_for=valid_for)
+    attempts, pause = limits.max_attempts, limits.retry_backoff
+    if attempts is None and offer.action.max_attempts != MAX_ATTEMPTS:
+        attempts = offer.action.max_attempts
+    if pause is None and offer.action.retry_backoff != RETRY_BACKOFF:
+        pause = offer.action.retry_backoff
+    return msgspec.structs.replace(limits, valid_for=valid_for, max_attempts=attempts, retry_backoff=pause)

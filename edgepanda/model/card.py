@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
+MAX_ATTEMPTS = 3  # of a `safe` task whose capability and submit name no other number
+RETRY_BACKOFF = 1.0  # seconds before the second attempt; doubled before each further one
+
 Replay = Literal["safe", "unsafe"]
 OnBusy = Literal["preempt", "queue", "refuse"]
 Availability = Literal["probing", "ready", "unavailable", "problem"]
@@ -21,6 +24,8 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     replay: Replay
     on_busy: OnBusy = "queue"
     timeout: float = 30.0  # seconds, when the task names none
+    max_attempts: int = MAX_ATTEMPTS  # of a safe task that names none
+    retry_backoff: float = RETRY_BACKOFF  # seconds
     spoken: tuple[str, ...] = ()
     home: dict[str, Any] = {}
 

@@ -244,6 +244,12 @@ class Capability(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     on_busy: Annotated[Literal["preempt", "queue", "refuse"], live("What a second call does.", example="queue")] = (
         "queue"
     )
+    max_attempts: Annotated[
+        int, live("How often a safe one is tried that cannot be started for now.", ge=1, le=100)
+    ] = 3
+    retry_backoff: Annotated[
+        float, live("Time before it is tried again, doubled each time.", unit="s", ge=0.1, le=300)
+    ] = 1.0
     labels: Annotated[dict[str, str], live("Labels that a task may ask for.", example={"room": "attic"})] = {}
 
 

@@ -12,8 +12,10 @@ from enum import StrEnum
 import msgspec
 
 from edgepanda.errors import EdgePandaError
-from edgepanda.model.card import Replay
+from edgepanda.model.card import MAX_ATTEMPTS, Replay
 from edgepanda.model.task import Outcome
+
+MOST_LOST = 3  # attempts that may be lost before they begin, unless `max_attempts` allows more
 
 
 class State(StrEnum):
@@ -69,8 +71,10 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int | None = None  # the fence that a node's report carries
     outcome: Outcome | None = None  # FINISHED; RESOLVED as succeeded or failed; None there means 'retry'
     unanswered: bool = False  # FINISHED with a criterion that nobody answered
-    still_valid: bool = True  # LOST, INTERRUPTED: `valid_for` is not over
+    transient: bool = False  # FINISHED as failed, for a reason that may be over in a moment
+    still_valid: bool = True  # LOST, INTERRUPTED, FINISHED: no limit is over when it could begin again
     began: bool = True  # INTERRUPTED: False where the node knows from its journal that it never began
+    given_back: bool = False  # INTERRUPTED: by a node that lives and says why, so it was no crash
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +86,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0  # number of the newest attempt; 0: none yet
     runs: int = 0  # attempts that began: one that was declined does not count against `max_attempts`
     fence: int | None = None  # the attempt whose reports count; None: retired
-    max_attempts: int = 3
+    lost: int = 0  # attempts that ended before they began, by a crash or in silence
+    max_attempts: int = MAX_ATTEMPTS
     cancel: bool = False  # somebody asked for it to end
 
 
@@ -124,8 +129,21 @@ def _again_allowed(s: Standing, h: Happening) -> bool:
     return s.replay == "safe" and h.still_valid and s.runs < s.max_attempts
 
 
+def _failed_for_now(s: Standing, h: Happening) -> bool:
+    return h.outcome == "failed" and h.transient and _again_allowed(s, h)
+
+
 def _never_began(_: Standing, h: Happening) -> bool:
     return not h.began
+
+
+def _not_too_often(s: Standing, h: Happening) -> bool:
+    """What crashes its node before it begins would do so for ever."""
+    return s.cancel or h.given_back or s.lost + 1 < max(MOST_LOST, s.max_attempts)
+
+
+def _unbegun_again(s: Standing, h: Happening) -> bool:
+    return not h.began and _not_too_often(s, h)
 
 
 def _unanswered(_: Standing, h: Happening) -> bool:
@@ -154,19 +172,23 @@ TABLE: tuple[Row, ...] = (
     _row((_S.LEASED,), _K.STARTED, _S.RUNNING, _safe, "keep", "the node began a safe action"),
     _row((_S.LEASED,), _K.PERMITTED, _S.RUNNING, _unsafe, "keep", "the permit is committed"),
     _row((_S.LEASED,), _K.DECLINED, _S.QUEUED, _always, "retire", "the node declined"),
-    _row((_S.LEASED,), _K.LOST, _S.QUEUED, _always, "retire", "the lease ended without permit or start"),
-    _row((_S.LEASED,), _K.INTERRUPTED, _S.QUEUED, _always, "retire", "the node says that it never began"),
+    _row((_S.LEASED,), _K.LOST, _S.QUEUED, _not_too_often, "retire", "the lease ended without permit or start"),
+    _row((_S.LEASED,), _K.LOST, _S.FAILED, _always, "retire", "lost too often before it began"),
+    _row((_S.LEASED,), _K.INTERRUPTED, _S.QUEUED, _not_too_often, "retire", "the node says that it never began"),
+    _row((_S.LEASED,), _K.INTERRUPTED, _S.FAILED, _always, "retire", "cut short too often before it began"),
     _row((_S.RUNNING,), _K.ASKED, _S.WAITING_ANSWER, _always, "keep", "the attempt asks a person"),
     _row((_S.WAITING_ANSWER,), _K.ANSWERED, _S.RUNNING, _always, "keep", "answered"),
     _row(_REPORTED, _K.FINISHED, _S.WAITING_REVIEW, _unanswered, "retire", "a criterion is unanswered"),
     _row(_REPORTED, _K.FINISHED, _S.SUCCEEDED, _outcome("succeeded"), "retire", "done, with evidence"),
+    _row(_HELD, _K.FINISHED, _S.QUEUED, _failed_for_now, "retire", "failed for now; it is tried again after a pause"),
     _row(_REPORTED, _K.FINISHED, _S.FAILED, _outcome("failed"), "retire", "the node reports a failure"),
     _row(_REPORTED, _K.FINISHED, _S.TIMED_OUT, _outcome("timed_out"), "retire", "its time was over"),
     _row(_REPORTED, _K.FINISHED, _S.CANCELLED, _outcome("cancelled"), "retire", "ended on request"),
     _row(_HELD, _K.LOST, _S.QUEUED, _again_allowed, "retire", "lease over; doing it again changes nothing"),
     _row(_HELD, _K.LOST, _S.UNCERTAIN, _unsafe, "keep", "lease over; nobody knows what happened"),
     _row(_HELD, _K.LOST, _S.FAILED, _safe, "retire", "lease over, and no attempt left"),
-    _row((_S.RUNNING,), _K.INTERRUPTED, _S.QUEUED, _never_began, "retire", "permitted, but the node never began"),
+    _row((_S.RUNNING,), _K.INTERRUPTED, _S.QUEUED, _unbegun_again, "retire", "permitted, but the node never began"),
+    _row((_S.RUNNING,), _K.INTERRUPTED, _S.FAILED, _never_began, "retire", "cut short too often before it began"),
     _row(_HELD, _K.INTERRUPTED, _S.QUEUED, _again_allowed, "retire", "cut short; doing it again changes nothing"),
     _row(_HELD, _K.INTERRUPTED, _S.UNCERTAIN, _unsafe, "keep", "cut short in the middle"),
     _row(_HELD, _K.INTERRUPTED, _S.FAILED, _safe, "retire", "cut short, and no attempt left"),
@@ -249,8 +271,12 @@ def _apply(task: Standing, event: Happening, row: Row) -> Standing:
     to = State.CANCELLED if cancel and row.to is State.QUEUED else row.to
     attempt = task.attempt + 1 if row.fence == "next" else task.attempt
     fence = {"keep": task.fence, "retire": None, "next": attempt}[row.fence]
-    runs = 0 if event.kind in _NEW_WORD else task.runs + (event.kind in _BEGINS)
-    return msgspec.structs.replace(task, state=to, attempt=attempt, runs=runs, fence=fence, cancel=cancel)
+    ended_early = task.state is State.LEASED or (event.kind is Kind.INTERRUPTED and not event.began)
+    unbegun = event.kind in (Kind.LOST, Kind.INTERRUPTED) and ended_early and not event.given_back
+    anew = event.kind in _NEW_WORD
+    runs = 0 if anew else task.runs + (event.kind in _BEGINS)
+    lost = 0 if anew else task.lost + unbegun
+    return msgspec.structs.replace(task, state=to, attempt=attempt, runs=runs, lost=lost, fence=fence, cancel=cancel)
 
 
 def why(state: State, event: Happening, task: Standing) -> str:

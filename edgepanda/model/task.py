@@ -13,19 +13,24 @@ Outcome = Literal["succeeded", "failed", "timed_out", "cancelled"]
 NO_EVIDENCE = "no_evidence"
 CRITERION_NOT_MET = "criterion_not_met"
 
+LONGEST_BACKOFF = 300.0  # seconds
+TRANSIENT = frozenset({"io", "unavailable", "busy"})  # codes of failures that may be over in a moment
+
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """All times in seconds; None: no such limit, or the action's default.
 
     `timeout` bounds one attempt's run; `valid_for` how long after the submit it may still begin; `deliver_within` how
-    long it may wait for an absent node; `deadline` everything, from submit to finish.
+    long it may wait for an absent node; `deadline` everything, from submit to finish. `max_attempts` and
+    `retry_backoff` (before the second attempt) are for `safe` tasks: an `unsafe` one is never tried again unasked.
     """
 
     timeout: float | None = None
     valid_for: float | None = None
     deliver_within: float | None = None
     deadline: float | None = None
-    max_attempts: int = 3
+    max_attempts: int | None = None
+    retry_backoff: float | None = None
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -68,6 +73,11 @@ class Finished(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     artifacts: tuple[dict[str, Any], ...] = ()
     narrative: str = ""
     output: tuple[str, ...] = ()  # head and tail of what it printed
+
+
+def backoff(first: float, runs: int) -> float:
+    """Seconds until a task that has begun `runs` times may begin once more; `first` of them after the first time."""
+    return min(first * 2.0 ** min(max(runs - 1, 0), 16), LONGEST_BACKOFF)
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -28,6 +28,8 @@ def as_action(spec: ActionSpec) -> Action:
         replay=spec.replay,
         on_busy=spec.on_busy,
         timeout=spec.timeout,
+        max_attempts=spec.max_attempts,
+        retry_backoff=spec.retry_backoff,
         spoken=spec.spoken,
         home=spec.home,
     )

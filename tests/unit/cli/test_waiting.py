@@ -43,6 +43,14 @@ def test_each_reason(nodes: list[dict[str, Any]], told: str) -> None:
     assert reason(TASK, nodes) == told
 
 
+def test_a_task_that_waits_for_its_next_attempt_says_so() -> None:
+    failed = msgspec.structs.replace(
+        TASK, code="io", reason="attempt 1 failed: silence [io]; it is tried again after 1 s"
+    )
+    assert reason(failed, [node("desk", READY)]) == failed.reason
+    assert reason(failed, [node("desk", READY, online=False)]) == "desk is away"
+
+
 def test_only_nodes_that_could_do_it_are_named() -> None:
     pinned = msgspec.structs.replace(TASK, node="shed")
     assert reason(pinned, [node("desk", READY), node("shed", READY, online=False)]) == "shed is away"

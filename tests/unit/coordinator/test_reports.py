@@ -98,7 +98,7 @@ async def test_a_safe_end_shows_its_start(tmp_path: Path) -> None:
     [
         (DONE, "waiting_review", ""),
         (Finished(outcome="succeeded"), "failed", "no_evidence"),
-        (Finished(outcome="failed", code="io"), "failed", "io"),
+        (Finished(outcome="failed", code="limit"), "failed", "limit"),
         (
             msgspec.convert(
                 {

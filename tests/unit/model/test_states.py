@@ -25,6 +25,7 @@ PROTOCOL = {
     (S.LEASED, S.EXPIRED): {K.EXPIRED},
     (S.LEASED, S.RUNNING): {K.STARTED, K.PERMITTED},
     (S.LEASED, S.QUEUED): {K.DECLINED, K.LOST, K.INTERRUPTED},
+    (S.LEASED, S.FAILED): {K.LOST, K.INTERRUPTED},
     (S.LEASED, S.LEASED): {K.CANCEL},
     (S.RUNNING, S.WAITING_ANSWER): {K.ASKED},
     (S.WAITING_ANSWER, S.RUNNING): {K.ANSWERED},
@@ -32,7 +33,7 @@ PROTOCOL = {
     (S.WAITING_ANSWER, S.WAITING_ANSWER): {K.CANCEL},
     **{(held, S(outcome)): {K.FINISHED} for held in (S.RUNNING, S.WAITING_ANSWER) for outcome in OUTCOMES},
     **{(held, S.WAITING_REVIEW): {K.FINISHED} for held in (S.RUNNING, S.WAITING_ANSWER, S.UNCERTAIN)},
-    **{(held, S.QUEUED): {K.LOST, K.INTERRUPTED} for held in (S.RUNNING, S.WAITING_ANSWER)},
+    **{(held, S.QUEUED): {K.LOST, K.INTERRUPTED, K.FINISHED} for held in (S.RUNNING, S.WAITING_ANSWER)},
     **{(held, S.UNCERTAIN): {K.LOST, K.INTERRUPTED} for held in (S.RUNNING, S.WAITING_ANSWER)},
     (S.RUNNING, S.FAILED): {K.FINISHED, K.LOST, K.INTERRUPTED},
     (S.WAITING_ANSWER, S.FAILED): {K.FINISHED, K.LOST, K.INTERRUPTED},
@@ -149,6 +150,34 @@ def test_a_lease_that_was_declined_does_not_count_against_the_attempts():
         assert task.state is ends
 
 
+def test_a_safe_attempt_that_failed_for_now_is_tried_again_while_attempts_and_its_time_are_left():
+    failed = Happening(kind=K.FINISHED, attempt=1, outcome="failed", transient=True)
+    assert step(_running(replay="safe"), failed).state is S.QUEUED
+    assert step(_running(replay="safe", max_attempts=1), failed).state is S.FAILED
+    assert step(_running(replay="safe"), msgspec.structs.replace(failed, still_valid=False)).state is S.FAILED
+    assert step(_running(replay="safe"), msgspec.structs.replace(failed, transient=False)).state is S.FAILED
+    assert step(_running(replay="unsafe", max_attempts=9), failed).state is S.FAILED
+    assert step(_running(replay="safe", cancel=True), failed).state is S.CANCELLED
+
+
+@pytest.mark.parametrize("replay", ["safe", "unsafe"])
+@pytest.mark.parametrize("kind", [K.LOST, K.INTERRUPTED])
+def test_what_crashes_its_node_before_it_begins_is_not_tried_for_ever(replay, kind):
+    task, most = Standing(state=S.QUEUED, replay=replay, max_attempts=1), 3
+    for number in range(1, most + 1):
+        leased = step(task, Happening(kind=K.LEASED))
+        task = step(leased, Happening(kind=kind, began=False))
+        assert (task.state, task.lost) == (S.QUEUED if number < most else S.FAILED, number)
+
+
+def test_a_node_that_gives_an_attempt_back_unbegun_has_not_crashed_of_it():
+    task = Standing(state=S.QUEUED)
+    for _ in range(9):
+        permitted = step(step(task, Happening(kind=K.LEASED)), Happening(kind=K.PERMITTED, attempt=task.attempt + 1))
+        task = step(permitted, Happening(kind=K.INTERRUPTED, began=False, given_back=True))
+    assert (task.state, task.lost) == (S.QUEUED, 0)
+
+
 def test_the_permit_is_for_unsafe_tasks_and_started_for_safe_ones():
     leased = Standing(state=S.LEASED, attempt=1, fence=1)
     for replay, kind in (("unsafe", K.STARTED), ("safe", K.PERMITTED)):
@@ -238,25 +267,27 @@ class Site(RuleBasedStateMachine):
             assert attempt not in self.permitted
             self.permitted.add(attempt)
 
-    @rule(attempt=attempts, outcome=st.sampled_from(OUTCOMES), unanswered=st.booleans())
-    def a_node_finishes(self, attempt, outcome, unanswered):
+    @rule(attempt=attempts, outcome=st.sampled_from(OUTCOMES), unanswered=st.booleans(), transient=st.booleans())
+    def a_node_finishes(self, attempt, outcome, unanswered, transient):
         if attempt in self.began:
-            self.happen(Happening(kind=K.FINISHED, attempt=attempt, outcome=outcome, unanswered=unanswered))
+            said = {"outcome": outcome, "unanswered": unanswered, "transient": transient}
+            self.happen(Happening(kind=K.FINISHED, attempt=attempt, **said))
 
     @rule(attempt=attempts)
     def a_node_asks_a_person(self, attempt):
         if attempt in self.began:
             self.happen(Happening(kind=K.ASKED, attempt=attempt))
 
-    @rule(attempt=attempts, still_valid=st.booleans())
-    def a_node_restarts(self, attempt, still_valid):
+    @rule(attempt=attempts, still_valid=st.booleans(), given_back=st.booleans())
+    def a_node_restarts(self, attempt, still_valid, given_back):
         """Its journal knows whether it began."""
         if attempt not in self.leased or attempt in self.gone:
             return
         self.gone.add(attempt)
         began = attempt in self.began
         held = self.task.state in (S.RUNNING, S.WAITING_ANSWER)
-        event = Happening(kind=K.INTERRUPTED, attempt=attempt, began=began, still_valid=still_valid)
+        said = {"began": began, "still_valid": still_valid, "given_back": given_back}
+        event = Happening(kind=K.INTERRUPTED, attempt=attempt, **said)
         if self.happen(event) and self.task.replay == "unsafe" and held and began:
             assert self.task.state is S.UNCERTAIN
 
@@ -282,6 +313,11 @@ class Site(RuleBasedStateMachine):
             return
         holding = self.task.state in (S.LEASED, S.RUNNING, S.WAITING_ANSWER, S.UNCERTAIN)
         assert self.task.fence == (self.task.attempt if holding else None)
+
+    @invariant()
+    def nothing_is_tried_for_ever(self):
+        if hasattr(self, "task"):
+            assert self.task.lost <= 3
 
     @invariant()
     def unsafe_work_begins_once_unless_a_person_asks_for_more(self):
