@@ -36,6 +36,14 @@ def _finished(data: dict[str, Any]) -> str:
     return f"{text}; unanswered: {', '.join(unanswered)}" if unanswered else text
 
 
+def _interrupted(data: dict[str, Any]) -> str:
+    known = data.get("known") or {}
+    text = "cut short" + ("" if data.get("began") else " before it began")
+    if known.get("reads") is not None:
+        return f"{text}; it reads {plain(known['reads'])}"
+    return f"{text}: {known['message']}" if known.get("message") else text
+
+
 def _progress(data: dict[str, Any]) -> str:
     fraction = data.get("fraction")
     share = f"{fraction:.0%}" if isinstance(fraction, int | float) else ""
@@ -57,7 +65,8 @@ _LINES: dict[str, Callable[[dict[str, Any]], str]] = {
     "progress": _progress,
     "output": lambda d: "\n".join(output_lines(d.get("lines", ()))),
     "lost": lambda d: "the lease is over",
-    "interrupted": lambda d: "cut short" + ("" if d.get("began") else " before it began"),
+    "interrupted": _interrupted,
+    "resolved": lambda d: f"{d.get('by', '?')} resolved it as {d.get('as', '?')}: {d.get('because', '')}",
     "expired": lambda d: f"expired: {d.get('limit', 'a limit')} was over",
     "cancel": lambda d: f"cancel asked by {d.get('by', '?')}" + (f": {d['because']}" if d.get("because") else ""),
     "epoch": lambda d: f"the coordinator started, epoch {d.get('epoch')}",

@@ -76,7 +76,7 @@ def _print(view: TaskView, lines: list[str], happened: list[dict[str, Any]]) -> 
     from edgepanda.cli.follow import advice
 
     say(_head(view))
-    fields([*_asked(view), *result_rows(view)])
+    fields([*_asked(view), *result_rows(view), *_of_people(happened), *_known(view, happened)])
     if lines:
         say("  output")
         for line in lines:
@@ -109,6 +109,33 @@ def _asked(view: TaskView) -> list[tuple[str, str]]:
         ("progress", view.progress if view.state == "running" else ""),
         ("cancel", "asked for" if view.cancel and not view.ended else ""),
     ]
+
+
+def _known(view: TaskView, happened: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Of a task that is or was uncertain: what its node, or its silence, tells of the attempt."""
+    ends = [
+        e for e in happened if e["kind"] in ("interrupted", "lost") and (e["data"] or {}).get("state") == "uncertain"
+    ]
+    if not ends:
+        return []
+    told = [e["data"].get("known") for e in ends if e["kind"] == "interrupted" and e["data"].get("known")]
+    if not told:
+        return [("known", f"nothing: {ends[-1]['data'].get('node') or 'its node'} has said nothing since")]
+    known = dict(told[-1])
+    rows = [("known", "its node was restarted in the middle" if known.get("code") == "restarted" else plain(known))]
+    if not any(e["data"].get("began") for e in ends if e["kind"] == "interrupted"):
+        rows = [("known", "its node says that it never began")]
+    if known.get("reads") is not None:
+        rows.append(("reads now", f"{view.device}: {plain(known['reads'])}"))  # after its restart, to be exact
+    if known.get("unread"):
+        rows.append(("reads now", f"nothing: {known['unread']}"))
+    return rows
+
+
+def _of_people(happened: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Who decided about it, how and why."""
+    said = [e for e in happened if e["kind"] == "resolved"]
+    return [("resolved", "\n".join(describe("resolved", e["data"] or {}) + f", {clock(e['at'])}" for e in said))]
 
 
 def result_rows(view: TaskView) -> list[tuple[str, str]]:

@@ -190,7 +190,10 @@ class Leases:
         for task_id in node.open - has:
             live = self._book.live.get(task_id)
             if live is not None and live.record.standing.state is State.LEASED:
-                self.send_lease(live, live.record.standing.attempt)
+                attempt = live.record.standing.attempt
+                if live.record.standing.cancel:  # told before its lease, so that it never begins
+                    self._send(node.name, cancelled(task_id, attempt), False)
+                self.send_lease(live, attempt)
 
     # ending
 

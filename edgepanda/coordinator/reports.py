@@ -172,6 +172,10 @@ class Reports:
 
     def _interrupted(self, report: messages.Interrupted, live: Live, seqs: dict[str, int]) -> None:
         self._check_fence(live, report)
+        if live.record.standing.state is State.UNCERTAIN:  # its lease was over first; what the node knows is kept
+            known = {"node": live.record.node, "began": report.began, "known": report.known, "state": "uncertain"}
+            self._book.note(live, "interrupted", msgspec.structs.replace(live.record, seqs=seqs), known)
+            return
         over = over_before_begin(live.record.deadlines, self._clock().boottime, queued=False)
         live.record = msgspec.structs.replace(live.record, seqs=seqs)
         began = report.began or report.attempt == 0  # a direct command does not go to the queue

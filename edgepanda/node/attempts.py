@@ -27,6 +27,7 @@ from edgepanda.node.devices import Devices
 from edgepanda.node.journal import AttemptRow, Journal
 from edgepanda.node.logs import ABOUT
 from edgepanda.node.memory import Memory
+from edgepanda.node.read_back import read_back
 from edgepanda.node.reporter import Reporter
 from edgepanda.node.results import LONGEST_TEXT, fitted
 from edgepanda.wire import messages
@@ -60,6 +61,7 @@ class Attempts:
         self._first_seq = journal.incarnation << 20  # reports of a later start count higher
         self._known: OrderedDict[Key, None] = OrderedDict()  # ended ones
         self._cancels: set[asyncio.Task[None]] = set()
+        self._looking: dict[Key, asyncio.Task[None]] = {}  # at devices whose work a restart cut short
         self.running: dict[Key, Attempt] = {}
         self._ending = False
         self.on_begin: Callable[[Attempt], None] = lambda _attempt: None  # one that acts
@@ -71,7 +73,8 @@ class Attempts:
         """What the claim lists: leased attempts that run or wait, and ended ones whose end is not acknowledged."""
         running = [Held(a.task.id, a.number, a.began) for a in self.running.values() if a.number > 0]
         ended = [Held(task, number, True) for task, number in self._reporter.unacknowledged if number > 0]
-        return (*running, *ended)
+        looking = [Held(task, number, True) for task, number in self._looking if number > 0]
+        return (*running, *looking, *ended)
 
     # leases
 
@@ -558,6 +561,24 @@ class Attempts:
     def _abandon(self, row: AttemptRow) -> None:
         began = row.state == "began"
         log.warning("%s.%d was %s by a restart", row.task, row.attempt, "cut short" if began else "not begun")
+        if began and row.device in self._devices.things:
+            looking = asyncio.create_task(self._look(row), name=f"look {row.task}.{row.attempt}")
+            self._looking[row.key] = looking
+            looking.add_done_callback(lambda _: self._looking.pop(row.key, None))
+        else:
+            self._cut_short(row, {})
+
+    async def _look(self, row: AttemptRow) -> None:
+        """Say that it was cut short, with what its device reads now."""
+        known: dict[str, Any] = {}
+        try:
+            known = await read_back(self._devices, row)
+        except Exception:
+            log.exception("%s could not be read back", row.device)
+        self._cut_short(row, known)
+
+    def _cut_short(self, row: AttemptRow, known: dict[str, Any]) -> None:
+        began = row.state == "began"
         task = msgspec.json.decode(row.lease, type=Task) if row.attempt == 0 else None
         report: messages.Interrupted | messages.FinishedReport
         if row.attempt > 0 or began:
@@ -567,7 +588,7 @@ class Attempts:
                 attempt=row.attempt,
                 seq=self._first_seq + 1,
                 began=began,
-                known={"code": "restarted"},
+                known={"code": "restarted", **known},
                 direct=task,
             )
         else:

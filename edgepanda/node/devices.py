@@ -340,6 +340,19 @@ class Devices:
             )
         return narrowed(cards.as_action(spec), thing.seen.probe.limits.get(action, {}))
 
+    def reading_action(self, name: str) -> str | None:
+        """The action that only observes this device and needs no argument, `read` before others; None if there is none,
+        or it cannot be used now.
+        """
+        thing = self.things.get(name)
+        if (
+            thing is None or thing.capability or not thing.opened or self.attaches(name)
+        ):  # a call would join the old one
+            return None
+        actions = self._descriptions[thing.driver].actions
+        able = sorted(each for each, spec in actions.items() if spec.tier == 0 and not spec.args.get("required"))
+        return "read" if "read" in able else next(iter(able), None)
+
     async def call(self, name: str, action: str, args: dict[str, Any], **rest: Any) -> CallResult:
         """Let the device do it (see `Host.call`). Raises `DriverError`."""
         thing = self.things.get(name)

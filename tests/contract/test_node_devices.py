@@ -93,6 +93,7 @@ async def test_a_device_comes_changes_and_goes(tmp_path: Path) -> None:
         assert await node.become(both) == {"pan": "changed", "tilt": "added"}
         assert node.states() == {"pan": "ready", "tilt": "ready"}
         assert (await node.call("tilt", "move", angle=1)).outcome == "succeeded"
+        assert (node.devices.reading_action("tilt"), node.devices.reading_action("gone")) == ("read", None)
         assert await node.become(servo("tilt", pin=19)) == {"pan": "removed"}
         assert node.states() == {"tilt": "ready"}
         with pytest.raises(EdgePandaError, match="no device 'pan'"):

@@ -253,6 +253,9 @@ class QuietDevices:
     def attaches(self, _name: str) -> bool:
         return False
 
+    def reading_action(self, _name: str) -> str | None:
+        return None
+
     def action(self, name: str, _action: str) -> Action:
         if name not in ("job.safe", "job.unsafe"):
             raise EdgePandaError(f"no {name}", code="unknown_device", where="here")

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from edgepanda.drivers.contract import CallResult, DriverError
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.task import Finished, Task
 from edgepanda.node import attempts as attempts_module
@@ -16,6 +17,7 @@ from edgepanda.node.results import LARGEST_RESULT, fitted
 from edgepanda.storage import StorageError
 from edgepanda.wire import messages
 from edgepanda.wire.messages import Held
+from tests.rig.quiet_site import QuietDevices
 from tests.rig.workbench import DONE, Bench, at_bench
 
 
@@ -415,6 +417,36 @@ async def test_after_a_restart_the_node_says_what_it_had_begun(
         await bench.acknowledge()
         await bench.restart()
         assert (told(bench), bench.attempts.held(), bench.journal.outbox()) == ([], (), [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "known"),
+    [
+        (CallResult(outcome="succeeded", value={"angle": 12.0}), {"reads": {"angle": 12.0}}),
+        (CallResult(outcome="succeeded", value="x" * 5000), {"unread": "job.unsafe read answers more than 2048 bytes"}),
+        (CallResult(outcome="failed", reason="no answer"), {"unread": "no answer"}),
+        (DriverError("it is gone"), {"unread": "it is gone"}),
+    ],
+)
+async def test_what_was_cut_short_is_told_with_what_its_device_reads_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: CallResult | DriverError, known: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(QuietDevices, "reading_action", lambda *_: "read")
+    with at_bench(tmp_path, monkeypatch) as bench:
+        bench.accept(safe=False)
+        await bench.settle()
+        bench.permit()
+        await bench.settle()
+        await bench.restart()
+        assert (told(bench), bench.attempts.held()) == ([], (Held("task-0001", 1, True),))  # its device is asked
+        bench.accept(safe=False)
+        future = bench.world.calls.pop().answer
+        future.set_exception(answer) if isinstance(answer, DriverError) else future.set_result(answer)
+        await bench.settle()
+        assert [body.known for body in bench.said()] == [{"code": "restarted", **known}]
+        assert bench.attempts.held() == (Held("task-0001", 1, True),)
+        await bench.acknowledge()
+        assert (bench.attempts.held(), bench.journal.open_attempts()) == ((), [])
 
 
 async def test_an_end_that_was_not_acknowledged_survives_a_restart(
