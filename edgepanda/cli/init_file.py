@@ -77,5 +77,5 @@ def _key(field: Field, given: dict[str, str]) -> str:
 
 
 def _comment(text: str) -> str:
-    lines = textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(" ".join(text.split()), 118, break_long_words=False, break_on_hyphens=False)
     return "".join(f"# {line}\n" for line in lines)
