@@ -38,6 +38,7 @@ from edgepanda.wire.requests import LONGEST_WAIT, LogPage, TaskView
 
 ANSWER_WITHIN = 10.0  # seconds for one request
 CONNECT_WITHIN = 5.0
+WAIT_AGAIN = 1.0  # seconds before a wait is asked for again which the coordinator had no room for
 
 T = TypeVar("T")
 
@@ -432,7 +433,13 @@ class AsyncClient:
             hold = LONGEST_WAIT if end is None else max(0.0, min(LONGEST_WAIT, end - loop.time()))
             future = begun or self.begin("task.wait", requests.Wait(id=task_id, timeout=hold))
             begun = None
-            answer = await self._answer(future, "task.wait", hold + self._answer_within)
+            try:
+                answer = await self._answer(future, "task.wait", hold + self._answer_within)
+            except EdgePandaError as error:
+                if error.code != "busy" or (end is not None and loop.time() >= end):
+                    raise
+                await asyncio.sleep(WAIT_AGAIN)  # this client waits for very many tasks: its turn comes
+                continue
             view = msgspec.convert(answer, TaskView)
             if view.ended or view.needs_person or (end is not None and loop.time() >= end):
                 return view

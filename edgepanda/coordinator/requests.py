@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +39,9 @@ MOST_REFUSALS = 1_000  # different ones that are logged
 MOST_SHOWN = 20  # tasks of a kind in a digest
 LONGEST_REASON = 300  # characters of a reason in a list
 VERIFY_WAIT = 1.0  # seconds for the witnesses' answer
+MOST_WAITS = 1_000  # answers to `task.wait` that are held back for one client
+MOST_VERIFIES = 1  # checks of the whole ledger that run for one client
+_MOST_OPEN = {"task.wait": MOST_WAITS, "ledger.verify": MOST_VERIFIES}
 
 Answer = Callable[[Any], None]
 Refuse = Callable[[EdgePandaError], None]
@@ -72,6 +75,7 @@ class Requests:
         self._ask_witnesses, self._peers_changed = ask_witnesses, peers_changed
         self._held: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
         self._waiting: set[tuple[str, str]] = set()
+        self._open: Counter[tuple[str, str]] = Counter()  # how many of a client's requests wait, by method
         self._answered: OrderedDict[tuple[str, str], messages.Reply] = OrderedDict()
         self._background: set[asyncio.Task[None]] = set()
         self._refusals: set[tuple[str, str, str]] = set()
@@ -116,7 +120,9 @@ class Requests:
 
         try:
             params = self._checked(request, sender)
+            self._check_room(request.method, sender)
             self._waiting.add(key)
+            self._open[sender.kid, request.method] += 1
             self._methods[request.method](params, sender, answer, refuse)
         except EdgePandaError as error:
             refuse(error)
@@ -138,7 +144,12 @@ class Requests:
         self._reply(sender, messages.Reply(id=refused_id, error=messages.rpc_error(error)))
 
     def _finish(self, request: messages.Request, sender: Peer, reply: messages.Reply) -> None:
-        self._waiting.discard((sender.kid, request.id))
+        if (sender.kid, request.id) in self._waiting:
+            self._waiting.remove((sender.kid, request.id))
+            kind = (sender.kid, request.method)
+            self._open[kind] -= 1
+            if not self._open[kind]:
+                del self._open[kind]
         try:
             self._reply(sender, reply)
         except EdgePandaError as error:  # too large for one message
@@ -176,6 +187,17 @@ class Requests:
         if changes:
             self._take_counter(request, sender)
         return params
+
+    def _check_room(self, method: str, sender: Peer) -> None:
+        """One client cannot take all of the coordinator's memory or processor. Raises `busy`."""
+        most = _MOST_OPEN.get(method)
+        if most is not None and self._open[sender.kid, method] >= most:
+            raise RequestError(
+                f"{most} {method} of {sender.name} wait for their answer already",
+                code="busy",
+                where=method,
+                cure="ask again when one of them is answered",
+            )
 
     def _take_counter(self, request: messages.Request, sender: Peer) -> None:
         if request.counter is None or not 0 < request.counter < 2**62:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from edgepanda.coordinator import requests as requests_module
 from edgepanda.coordinator.requests import MOST_BYTES
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.task import Finished
@@ -228,6 +229,34 @@ async def test_a_fault_of_ours_is_answered_and_not_waited_for_for_ever(
         assert await code(desk, "digest") == "internal"
         assert await code(desk, "digest") == "internal"
         assert desk.requests._waiting == set()
+
+
+async def test_what_waits_for_one_client_is_bounded_and_hinders_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(requests_module._MOST_OPEN, "task.wait", 3)
+    monkeypatch.setattr(requests_module, "VERIFY_WAIT", 0.0)
+    other = Peer(key=encode_key(b"\3" * 32), name="other", role="operator")
+    with at_desk(tmp_path) as desk:
+        desk.joins()
+        await desk.submit("task-0001")
+        asked = [desk.ask("task.wait", id="task-0001", timeout=20) for _ in range(4)]
+        theirs = desk.ask("task.wait", by=other, id="task-0001", timeout=20)
+        await desk.settle()
+        refused = [(r.id, r.error.data["code"]) for r in desk.replies if r.error is not None]
+        assert refused == [(asked[3], "busy")]
+        desk.say(messages.FinishedReport, "task-0001", result=DONE)
+        await desk.settle()
+        answered = {r.id for r in desk.replies if r.error is None}
+        assert {*asked[:3], theirs} <= answered
+        assert await code(desk, "task.wait", id="task-0001", timeout=20) == "answered"
+        first, second = desk.ask("ledger.verify"), desk.ask("ledger.verify")
+        async with asyncio.timeout(5):
+            await asyncio.gather(*desk.requests._background)
+            await desk.settle()
+        outcomes = {r.id: r.error.data["code"] if r.error else "answered" for r in desk.replies}
+        assert (outcomes[first], outcomes[second]) == ("answered", "busy")
+        assert not desk.requests._open
 
 
 async def test_verify_answers_with_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
