@@ -91,6 +91,7 @@ class Attempts:
         try:
             if draining:
                 raise EdgePandaError("this node is ending", code="draining", where=lease.task.id)
+            self._reporter.check_room()
             if len(self.running) >= slots:
                 raise EdgePandaError(f"all {slots} slots are taken", code="busy", where="node.slots")
             attempt = self._prepared(lease)
@@ -492,6 +493,7 @@ class Attempts:
         known = self._done_before(task.id)
         if known is not None:
             return await known
+        self._reporter.check_room()
         spec = self._devices.action(device, action)
         self._check_stop(spec, device)
         if spec.tier >= 2:

@@ -322,7 +322,7 @@ class NodeDaemon:
         if self._card is None or not self._recovered or not self._bus.up or not self._site.epoch:
             return
         self._sequence += 1
-        idle = self._draining or self._cloned
+        idle = self._draining or self._cloned or self._reporter.full is not None
         claim = messages.Claim(
             id=new_id(),
             capabilities=() if idle else cards.claimed(self._card, actuate=not self._emergency.in_force),
@@ -368,6 +368,8 @@ class NodeDaemon:
             try:
                 self.attempts.tick()
                 self._watch_links()
+                if self._reporter.look():
+                    self._say_claim()
             except Exception:
                 log.exception("a look at the leases failed")
 
@@ -503,12 +505,17 @@ class NodeDaemon:
             "accepted": self._site.proven,
             "epoch": self._site.epoch,
             "problem": self._site.problem.as_dict() if self._site.problem else None,
-            "journal_problem": self._reporter.problem.as_dict() if self._reporter.problem else None,
+            "journal_problem": self._journal_problem(),
+            "waiting": self.journal.waiting[0],
             "running": [{"task": a.task.id, "attempt": a.number, "device": a.device} for a in self._running()],
             "unacknowledged": len(self._reporter.unacknowledged),
             "card": msgspec.to_builtins(self._card),
             "dropped": dict(self._bus.counts),
         }
+
+    def _journal_problem(self) -> dict[str, Any] | None:
+        error = self._reporter.problem or self._reporter.full
+        return error.as_dict() if error else None
 
     def _running(self) -> list[Any]:
         return list(self.attempts.running.values())

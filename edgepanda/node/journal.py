@@ -158,6 +158,11 @@ class Journal:
         )
         return [OutboxItem(*row) for row in rows]
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many reports wait in the outbox, and the bytes of their bodies."""
+        return self._applier.outbox
+
     # Cancels that came before their lease.
 
     async def bury(self, task: str, attempt: int) -> None:

@@ -20,7 +20,8 @@ RANK: dict[str, int] = {
 
 KEEP_ACKED = 10_000
 KEEP_SECONDS = 60.0  # twice a lease's time to live: an attempt is remembered for longer than its lease can be replayed
-MAX_OUTBOX = 100_000
+MAX_OUTBOX = 100_000  # reports that wait for the coordinator
+MAX_OUTBOX_BYTES = 64 * 1024 * 1024  # of their bodies
 MAX_TOMBSTONES = 1_000
 
 FORMAT = Format(
@@ -127,6 +128,7 @@ class _Known:
         finishing = connection.execute("SELECT id, task, attempt FROM outbox WHERE task IS NOT NULL")
         self.finishing: dict[str, Key] = {item: (task, attempt) for item, task, attempt in finishing}
         self.outbox = _count(connection, "SELECT count(*) FROM outbox")
+        self.outbox_bytes = _outbox_bytes(connection)
         self.acked = _count(connection, "SELECT count(*) FROM attempts WHERE state = 'acked'")
         self.tombstones = _count(connection, "SELECT count(*) FROM tombstones")
         self.heights: dict[str, int] = dict(connection.execute("SELECT ledger, height FROM witness"))
@@ -140,6 +142,7 @@ class JournalApplier:
         self._known: _Known | None = None
         self._recent: _Recent | None = None
         self._clock = clock
+        self.outbox = (0, 0)  # reports and bytes that wait, as last committed; may be read by any thread
 
     def apply(self, connection: sqlite3.Connection, items: Sequence[Change]) -> list[None]:
         """Do the changes in order. Raises `JournalError` for a duplicate, an unknown attempt, a step back."""
@@ -162,6 +165,8 @@ class JournalApplier:
 
     def committed(self) -> None:
         """What is kept in memory is what is on disk now."""
+        if self._known is not None:
+            self.outbox = (self._known.outbox, self._known.outbox_bytes)
 
     def rolled_back(self) -> None:
         """Read it again before the next change."""
@@ -299,18 +304,18 @@ class _Batch:
         insert = "INSERT INTO outbox (id, topic, body, task, attempt) VALUES"
         put_rows(connection, insert, list(self._outbox.values()), "ON CONFLICT (id) DO NOTHING")
         added = connection.total_changes - before
-        before = connection.total_changes
+        self._known.outbox += added
+        self._known.outbox_bytes += sum(len(values[2]) for values in self._outbox.values())
         if self._removed:
             ids = msgspec.json.encode(self._removed).decode()
-            connection.execute("DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?))", (ids,))
-        self._known.outbox += added - (connection.total_changes - before)
-        if added and self._known.outbox > MAX_OUTBOX:
-            raise JournalError(
-                f"{MAX_OUTBOX} reports wait for the coordinator",
-                code="outbox_full",
-                where="outbox",
-                cure="bring the coordinator or the broker back",
-            )
+            delete = "DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?)) RETURNING length(body)"
+            sizes = [size for (size,) in connection.execute(delete, (ids,))]
+            self._known.outbox -= len(sizes)
+            self._known.outbox_bytes -= sum(sizes)
+        if added < len(self._outbox):
+            self._known.outbox_bytes = _outbox_bytes(connection)
+        if added and (self._known.outbox > MAX_OUTBOX or self._known.outbox_bytes > MAX_OUTBOX_BYTES):
+            raise outbox_full(self._known.outbox, self._known.outbox_bytes)
 
 
 def attempt_row(row: Row) -> AttemptRow:
@@ -335,6 +340,21 @@ def attempt_values(row: AttemptRow) -> Row:
     """The row, with `COLUMNS`, of a value."""
     head = (row.task, row.attempt, row.state, row.capability, row.device, row.action, row.replay)
     return (*head, row.lease, row.result, row.work, row.updated)
+
+
+def outbox_full(count: int, size: int) -> JournalError:
+    """The error that says how many reports, of how many bytes, wait for the coordinator."""
+    return JournalError(
+        f"{count} reports of {size / 1024**2:.1f} MiB wait for the coordinator; {MAX_OUTBOX} of "
+        f"{MAX_OUTBOX_BYTES // 1024**2} MiB are the most",
+        code="outbox_full",
+        where="outbox",
+        cure="bring the coordinator or the broker back",
+    )
+
+
+def _outbox_bytes(connection: sqlite3.Connection) -> int:
+    return _count(connection, "SELECT coalesce(sum(length(body)), 0) FROM outbox")
 
 
 def _count(connection: sqlite3.Connection, sql: str) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from edgepanda.errors import EdgePandaError
+from edgepanda.node import journal_rows
 from edgepanda.node.journal import AttemptRow, Journal, OutboxItem
 from edgepanda.wire import messages, topics
 from edgepanda.wire.bus import Bus
@@ -24,6 +25,8 @@ log = logging.getLogger("edgepanda.node")
 
 PATIENCE = 1.0  # seconds without an acknowledgement after which a safe attempt's end is written to disk
 WINDOW = 1_000  # reports of the outbox that are under way at one time
+FULL = 0.9  # of the outbox: nothing new begins; the rest is for the ends of what has begun
+ROOM = 0.8  # of the outbox: below, work is taken again
 
 _encode = msgspec.json.Encoder().encode
 
@@ -41,6 +44,7 @@ class Reporter:
         self.problem: EdgePandaError | None = None  # why the journal takes nothing
         self.unacknowledged: set[tuple[str, int]] = set()  # attempts whose end the coordinator has not confirmed
         self._ends: dict[str, tuple[str, int]] = {}
+        self.full: EdgePandaError | None = None  # why nothing new may begin: its end would find no place
         self._behind = False  # the outbox holds reports that are not under way
         self._after = 0  # place in the outbox of the last one that was
 
@@ -109,6 +113,26 @@ class Reporter:
         self._writes.add(task)
         task.add_done_callback(self._written)
         return task
+
+    def look(self) -> bool:
+        """See how full the outbox is; True where `full` has come or gone. Results are never dropped to make room."""
+        count, size = self._journal.waiting
+        load = max(count / journal_rows.MAX_OUTBOX, size / journal_rows.MAX_OUTBOX_BYTES)
+        if self.full is None and load >= FULL:
+            self.full = journal_rows.outbox_full(count, size)
+            log.error("no new work is taken: %s [%s]", self.full, self.full.code)
+        elif self.full is not None and load < ROOM:
+            self.full = None
+            log.info("work is taken again: %d reports wait for the coordinator", count)
+        else:
+            return False
+        return True
+
+    def check_room(self) -> None:
+        """Raises `outbox_full` where the end of what begins now might find no place."""
+        self.look()
+        if self.full is not None:
+            raise journal_rows.outbox_full(*self._journal.waiting)
 
     async def flush(self) -> None:
         """Write everything that only memory has."""

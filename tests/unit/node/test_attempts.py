@@ -13,6 +13,8 @@ from edgepanda.drivers.contract import CallResult, DriverError
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.task import Finished, Task
 from edgepanda.node import attempts as attempts_module
+from edgepanda.node import journal_rows
+from edgepanda.node.journal import OutboxItem
 from edgepanda.node.results import LARGEST_RESULT, fitted
 from edgepanda.storage import StorageError
 from edgepanda.wire import messages
@@ -233,6 +235,18 @@ async def test_a_lease_that_cannot_be_taken_is_declined(
         bench.attempts.accept(lease, slots=4, draining=False)
         await bench.settle()
         assert (bench.begun, told(bench)) == ([], [("declined", code)])
+
+
+async def test_where_the_outbox_is_full_leases_are_declined_and_direct_commands_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with at_bench(tmp_path, monkeypatch) as bench:
+        monkeypatch.setattr(journal_rows, "MAX_OUTBOX", 1)
+        await bench.journal.record(outbox=[OutboxItem("a", "t", b"{}")])
+        bench.accept()
+        with pytest.raises(EdgePandaError) as caught:
+            await bench.attempts.direct(Task(id="task-0002", capability="job.safe"), "run")
+        assert (told(bench), caught.value.code, bench.begun) == ([("declined", "outbox_full")], "outbox_full", [])
 
 
 async def test_a_lease_that_is_over_is_not_even_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

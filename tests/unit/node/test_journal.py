@@ -160,6 +160,26 @@ async def test_a_full_outbox_says_so(journal: Journal, monkeypatch: pytest.Monke
     assert [one.id for one in journal.outbox()] == ["b", "c"]
 
 
+async def test_the_bytes_of_the_outbox_are_bounded_and_counted_over_a_restart(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(item("a").body)
+    journal = Journal.open(path)
+    await journal.record(outbox=[item("a"), item("b")])
+    await journal.record(outbox=[OutboxItem("a", "report", b"x" * 500), item("c")])  # "a" stays as it is
+    assert journal.waiting == (3, 3 * size)
+    await journal.acknowledge(["b", "nobody's"])
+    assert journal.waiting == (2, 2 * size)
+    monkeypatch.setattr(journal_rows, "MAX_OUTBOX_BYTES", 2 * size)
+    with pytest.raises(JournalError) as caught:
+        await journal.record(outbox=[item("d")])
+    assert refused(caught) == "outbox_full"
+    journal.close()
+    again = Journal.open(path)
+    assert again.waiting == (2, 2 * size)
+    again.close()
+
+
 async def test_the_newest_head_is_kept_with_the_next_commit(path: Path) -> None:
     journal = Journal.open(path)
     await journal.note_coordinator("L", 1)

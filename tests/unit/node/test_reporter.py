@@ -11,6 +11,7 @@ import pytest
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.ids import new_id
 from edgepanda.model.task import Finished, Task
+from edgepanda.node import journal_rows
 from edgepanda.node import reporter as reporter_module
 from edgepanda.node.attempt import new_row
 from edgepanda.node.journal import Journal, OutboxItem
@@ -181,4 +182,27 @@ async def test_a_full_disk_is_shown_and_the_report_goes_out_all_the_same(
     desk.end("task-0002", journaled=True)
     await desk.settle()
     assert desk.reporter.problem is None
+    desk.journal.close()
+
+
+async def test_a_full_outbox_lets_nothing_new_begin_and_loses_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(journal_rows, "MAX_OUTBOX", 10)
+    desk = Desk(tmp_path)
+    reports = []
+    for number in range(10):
+        await desk.begin(f"task-{number:04}")
+        reports.append(desk.end(f"task-{number:04}", journaled=True))
+        await desk.settle()
+        assert desk.reporter.look() == (number == 8)
+    with pytest.raises(EdgePandaError) as caught:
+        desk.reporter.check_room()
+    assert (caught.value.code, caught.value.where) == ("outbox_full", "outbox")
+    assert [record.levelname for record in caplog.records if "no new work" in record.message] == ["ERROR"]
+    desk.restart()
+    assert (desk.reporter.look(), len(desk.bus.said)) == (True, 10)
+    desk.reporter.acknowledged(tuple(report.id for report in reports[:3]))
+    await desk.settle()
+    assert (desk.reporter.look(), desk.reporter.full, desk.journal.waiting[0]) == (True, None, 7)
     desk.journal.close()
