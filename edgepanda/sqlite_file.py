@@ -13,6 +13,7 @@ from edgepanda.storage import StorageError, from_os_error, fsync_folder, storage
 
 AUTOCHECKPOINT_PAGES = 2000  # 8 MiB of log between checkpoints: fewer rewrites of the same pages on an SD card
 BUSY_SECONDS = 10.0
+_MAGIC, _HEAD = b"SQLite format 3\0", 100  # how each file of SQLite begins, and the bytes of its header
 
 _CODES = {
     sqlite3.SQLITE_FULL: "storage_full",
@@ -70,8 +71,7 @@ def prepare(path: Path, file_format: Format) -> sqlite3.Connection:
 
     A file that is there and empty has lost its content: a new one in its place would hide that.
     """
-    if path.is_file() and path.stat().st_size == 0:
-        raise storage_error("storage_damaged", path, "the file is empty (if it was never used, remove it)")
+    _check_whole(path)
     _create_private(path)
     try:
         connection = connect(path, cache_kib=file_format.cache_kib)
@@ -96,6 +96,7 @@ def connect_readonly(path: Path, file_format: Format | None) -> sqlite3.Connecti
     """A connection that can change nothing; checks the format unless that was done before (None)."""
     if not path.is_file():
         raise storage_error("storage_missing", path, "there is no such file")
+    _check_whole(path)
     try:
         connection = sqlite3.connect(
             _readonly_uri(path), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -121,6 +122,30 @@ def _readonly_uri(path: Path) -> str:
     idle = not log.exists() or log.stat().st_size == 0
     frozen = idle and not os.access(path.parent, os.W_OK, effective_ids=True)
     return f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if frozen else ''}"
+
+
+def _check_whole(path: Path) -> None:
+    """SQLite takes a byte for an empty file, and what is missing of the last page for zeros: so it is looked at here.
+
+    Beside a log that has something in it the file may end anywhere: the log has what is missing.
+    """
+    if not path.is_file():
+        return
+    size = path.stat().st_size
+    if size == 0:
+        raise storage_error("storage_damaged", path, "the file is empty (if it was never used, remove it)")
+    log = path.with_name(path.name + "-wal")
+    if log.exists() and log.stat().st_size > 0:
+        return
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise from_os_error(error, path, "read the file") from error
+    page = int.from_bytes(head[16:18], "big")
+    page = 65_536 if page == 1 else page
+    if len(head) < _HEAD or (head.startswith(_MAGIC) and page and size % page):
+        raise storage_error("storage_damaged", path, f"the file is cut off after {size} bytes")
 
 
 def _create_private(path: Path) -> None:

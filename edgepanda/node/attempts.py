@@ -76,6 +76,12 @@ class Attempts:
         looking = [Held(task, number, True) for task, number in self._looking if number > 0]
         return (*running, *looking, *ended)
 
+    def in_use(self) -> set[str]:
+        """The names of the work folders that are needed: what runs, and what the coordinator has not acknowledged."""
+        open_ones = (row.key for row in self._journal.open_attempts())
+        keys = {*self.running, *self._reporter.unacknowledged, *open_ones}
+        return {self._work_name(*key) for key in keys}
+
     # leases
 
     def accept(self, lease: messages.Lease, *, slots: int, draining: bool) -> None:
@@ -371,7 +377,11 @@ class Attempts:
         return timeout
 
     def _work(self, attempt: Attempt) -> Path:
-        return self._work_dir / f"{attempt.task.id}.{attempt.number}"
+        return self._work_dir / self._work_name(*attempt.key)
+
+    @staticmethod
+    def _work_name(task: str, attempt: int) -> str:
+        return f"{task}.{attempt}"
 
     def _progress(self, attempt: Attempt, fraction: float | None, text: str) -> None:
         if attempt.number > 0:

@@ -43,6 +43,7 @@ from edgepanda.node.reporter import Reporter
 from edgepanda.node.requests import NodeRequests
 from edgepanda.node.site import Site
 from edgepanda.node.socket import LocalSocket
+from edgepanda.node.work_folders import keep_tidy
 from edgepanda.trust.identity import Identity, encode_key
 from edgepanda.trust.peers import Peer
 from edgepanda.wire import messages, topics
@@ -216,6 +217,7 @@ class NodeDaemon:
         if self._emergency.in_force:  # a command may have outlived us
             self._emergency.halt()
         self._recovered = True
+        self._spawn(keep_tidy(self.loaded.state_dir / "work", self.attempts.in_use))
         self._say_claim()
         await starting
 

@@ -215,6 +215,20 @@ async def test_a_fault_of_the_node_in_the_middle_of_an_unsafe_action_leaves_unkn
         assert (told(bench)[-1], bench.attempts.running) == (report, {})
 
 
+async def test_the_folder_of_an_attempt_is_in_use_until_its_report_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with at_bench(tmp_path, monkeypatch) as bench:
+        bench.attaching = True
+        bench.accept()
+        await bench.settle()
+        assert bench.attempts.in_use() == {"task-0001.1"}
+        await bench.end()
+        assert bench.attempts.in_use() == {"task-0001.1"}
+        await bench.acknowledge()
+        assert bench.attempts.in_use() == set()
+
+
 # refusals
 
 
