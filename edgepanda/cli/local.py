@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from edgepanda.errors import EdgePandaError
+from edgepanda.spare_folder import spare_socket
 from edgepanda.unix_socket import reachable
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class LocalNode:
     @classmethod
     def of(cls, loaded: Loaded) -> Self:
         """The node of a configuration."""
-        return cls(loaded.run_dir / "node.sock")
+        return cls(spare_socket(loaded.state_dir) or loaded.run_dir / "node.sock")
 
     @property
     def present(self) -> bool:

@@ -65,6 +65,7 @@ class Attempts:
         self.running: dict[Key, Attempt] = {}
         self._ending = False
         self.on_begin: Callable[[Attempt], None] = lambda _attempt: None  # one that acts
+        self.no_disk: EdgePandaError | None = None  # why nothing is kept over a restart of the machine
         self.may_actuate: Callable[[], bool] = lambda: True  # False while an emergency stop is in force
 
     # questions
@@ -140,6 +141,7 @@ class Attempts:
         action = task.capability.rpartition(".")[2] if task.device else "run"
         spec = self._devices.action(device, action)
         self._check_stop(spec, device)
+        self._check_disk("unsafe" in (spec.replay, task.replay), device)
         if spec.tier >= 2:
             raise consent_required(task.capability)
         if task.replay == "safe" and spec.replay == "unsafe":
@@ -167,6 +169,16 @@ class Attempts:
                 code="stopped",
                 where=device,
                 cure="`edgepanda status` shows who stopped and why; `edgepanda release` ends it",
+            )
+
+    def _check_disk(self, unsafe: bool, device: str) -> None:
+        """Raises the disk's `EdgePandaError` where nobody would know after a power cut that it began."""
+        if unsafe and self.no_disk is not None:
+            raise EdgePandaError(
+                "it must not be done twice, and there is no disk to keep that it began",
+                code=self.no_disk.code,
+                where=device,
+                cure=self.no_disk.cure,
             )
 
     def halt(self, why: Why = "stopped", device: str | None = None) -> None:
@@ -506,6 +518,7 @@ class Attempts:
         self._reporter.check_room()
         spec = self._devices.action(device, action)
         self._check_stop(spec, device)
+        self._check_disk(spec.replay == "unsafe", device)
         if spec.tier >= 2:
             raise consent_required(task.capability)
         task = msgspec.structs.replace(task, tier=spec.tier, replay=spec.replay)

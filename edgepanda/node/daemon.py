@@ -32,7 +32,6 @@ from edgepanda.node.direct import direct_task
 from edgepanda.node.emergency import Emergency
 from edgepanda.node.hotplug import Hotplug
 from edgepanda.node.inventory import Inventory
-from edgepanda.node.journal import Journal
 from edgepanda.node.live_output import LiveOutput
 from edgepanda.node.logs import LogRing
 from edgepanda.node.memory import Memory
@@ -43,6 +42,7 @@ from edgepanda.node.reporter import Reporter
 from edgepanda.node.requests import NodeRequests
 from edgepanda.node.site import Site
 from edgepanda.node.socket import LocalSocket
+from edgepanda.node.state import WritableAgain, open_state, until_writable
 from edgepanda.node.work_folders import keep_tidy
 from edgepanda.trust.identity import Identity, encode_key
 from edgepanda.trust.peers import Peer
@@ -64,7 +64,7 @@ class _RenamedError(Exception):
 
 
 class NodeDaemon:
-    """One node. `await run()` serves until cancelled, or until the node has another name."""
+    """One node. `await run()` serves until cancelled, or until the node has another name, or its disk back."""
 
     def __init__(
         self,
@@ -82,11 +82,12 @@ class NodeDaemon:
         self._settings = loaded.require_node()
         self.identity = Identity.load_or_create(node_key_path(loaded))
         wanted = node_name(loaded, self.identity)
-        self.journal = Journal.open(loaded.state_dir / "journal.db")
-        self._memory = Memory(loaded.state_dir / "positions.json")
-        self._inventory = Inventory(loaded.state_dir / "hardware.json", on_change=self._card_changed)
+        self._state = open_state(loaded.state_dir)
+        self.journal, folder = self._state.journal, self._state.folder
+        self._memory = Memory(folder / "positions.json")
+        self._inventory = Inventory(folder / "hardware.json", on_change=self._card_changed)
         self._site = Site(
-            loaded.state_dir / "node-peers.json",
+            folder / "node-peers.json",
             name=loaded.config.site.name,
             key=site_key,
             me=Peer(key=encode_key(self.identity.public), name=wanted, role="node"),
@@ -99,7 +100,7 @@ class NodeDaemon:
         self._devices = Devices(
             configured(loaded),
             self._memory,
-            loaded.run_dir,
+            folder / "run",
             free=lambda name: arbiter.lane(name).free(),
             on_change=self._card_changed,
             on_output=lambda *words: self._output.take(*words),  # noqa: PLW0108 made later
@@ -111,15 +112,16 @@ class NodeDaemon:
             memory=self._memory,
             journal=self.journal,
             reporter=self._reporter,
-            work_dir=loaded.state_dir / "work",
+            work_dir=folder / "work",
         )
+        self.attempts.no_disk = self._state.problem
         self._output = LiveOutput(
             self.attempts.running, lambda body: self._bus.send(topics.OUTPUT, body, node=self.name)
         )
         self._dead_man = DeadMan()
         self.attempts.on_begin = lambda a: self._dead_man.commanded(a.device, "site" if a.number else "local")
         self._emergency = Emergency(
-            loaded.state_dir / "stops.json",
+            folder / "stops.json",
             site=loaded.config.site.name,
             kid=self.identity.kid,
             directory=self._site.directory,
@@ -139,7 +141,7 @@ class NodeDaemon:
             "reload": self._reloader.reload,
             "rescan": self._reloader.rescan,
         }
-        self._socket = LocalSocket(socket_path(loaded), methods)
+        self._socket = LocalSocket(folder / "run" / "node.sock", methods)
         self._requests = NodeRequests(methods, incarnation=self.journal.incarnation, send=self._reply)
         self._bus = self._make_bus()
         self._reporter.before_end = self._output.flush
@@ -158,7 +160,8 @@ class NodeDaemon:
     async def run(self) -> None:
         """Serve until cancelled; then drain, bring the devices to their safe state, and say goodbye.
 
-        Returns where the site has another name for this node: another daemon takes that, and everything else, over.
+        Returns where the site has another name for this node, or where its disk can be written again: another daemon
+        takes that, and everything else, over.
         """
         self._say_name()
         await self._listen()
@@ -170,13 +173,16 @@ class NodeDaemon:
         self._spawn(self._inventory.look())
         self._hotplug.start()
         renamed = asyncio.create_task(self._until_renamed())
+        restored = asyncio.create_task(until_writable(self._state, lambda: not self.attempts.running))
         self._on_ready()
         try:
-            await asyncio.gather(opening, ticking, beating, renamed)
+            await asyncio.gather(opening, ticking, beating, renamed, restored)
+        except WritableAgain:
+            log.info("the state folder can be written again: the node begins anew with it")
         except _RenamedError:
             log.warning("the site calls this node %s from now on", self._site.name_here)
         finally:
-            await asyncio.shield(self._stop([opening, ticking, beating, renamed]))
+            await asyncio.shield(self._stop([opening, ticking, beating, renamed, restored]))
 
     def _say_name(self) -> None:
         wanted = self._settings.name
@@ -217,7 +223,7 @@ class NodeDaemon:
         if self._emergency.in_force:  # a command may have outlived us
             self._emergency.halt()
         self._recovered = True
-        self._spawn(keep_tidy(self.loaded.state_dir / "work", self.attempts.in_use))
+        self._spawn(keep_tidy(self._state.folder / "work", self.attempts.in_use))
         self._say_claim()
         await starting
 
@@ -516,7 +522,7 @@ class NodeDaemon:
         }
 
     def _journal_problem(self) -> dict[str, Any] | None:
-        error = self._reporter.problem or self._reporter.full
+        error = self._state.problem or self._reporter.problem or self._reporter.full
         return error.as_dict() if error else None
 
     def _running(self) -> list[Any]:
@@ -548,11 +554,6 @@ def node_name(loaded: Loaded, identity: Identity) -> str:
     configured = loaded.require_node().name
     host = "".join(c if c.isalnum() else "-" for c in os.uname().nodename.split(".")[0].lower())
     return configured or f"{host[:27] or 'node'}-{identity.kid[:4]}"
-
-
-def socket_path(loaded: Loaded) -> Path:
-    """Where the local socket is."""
-    return loaded.run_dir / "node.sock"
 
 
 def cpu_temperature() -> float | None:

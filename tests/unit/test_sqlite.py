@@ -9,7 +9,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 
 from edgepanda.sqlite import Format, Store, put_rows
 from edgepanda.storage import StorageError
+from tests.rig.without_root import without_root
 
 FORMAT = Format("test file", 0x74657374, ("CREATE TABLE t (n INTEGER PRIMARY KEY, v BLOB);",))
 NEWER = Format("test file", 0x74657374, (*FORMAT.steps, "ALTER TABLE t ADD COLUMN w TEXT DEFAULT 'new';"))
@@ -302,6 +302,7 @@ LIMITED = """
 import asyncio, resource, sys
 from edgepanda.sqlite import Format, Store
 from edgepanda.storage import StorageError
+from tests.rig.without_root import without_root
 store = Store.open(sys.argv[1], Format("test file", 0x74657374, ("CREATE TABLE t (n INTEGER PRIMARY KEY, v BLOB);",)))
 put = lambda n, size: store.write_now(lambda c: c.execute("INSERT INTO t VALUES (?, zeroblob(?))", (n, size)))
 put(1, 10)
@@ -320,22 +321,6 @@ store.close()
 def test_a_write_that_the_system_refuses_fails_and_the_next_works(path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["storage_unwritable", "[(1,), (3,)]"]
-
-
-@contextlib.contextmanager
-def without_root() -> Iterator[Path]:
-    """A folder of a user to whom permissions apply, and that user's rights for the time being."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        if os.geteuid() != 0:
-            yield folder
-            return
-        os.chown(folder, 65534, 65534)
-        os.seteuid(65534)
-        try:
-            yield folder
-        finally:
-            os.seteuid(0)
 
 
 def test_a_read_only_folder_is_said_and_can_be_looked_at() -> None:

@@ -263,6 +263,20 @@ async def test_where_the_outbox_is_full_leases_are_declined_and_direct_commands_
         assert (told(bench), caught.value.code, bench.begun) == ([("declined", "outbox_full")], "outbox_full", [])
 
 
+async def test_without_a_disk_only_what_is_safe_to_repeat_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with at_bench(tmp_path, monkeypatch) as bench:
+        bench.attempts.no_disk = StorageError("read-only", code="storage_readonly", where="state")
+        bench.accept("task-0001", safe=False)
+        with pytest.raises(EdgePandaError) as caught:
+            await bench.attempts.direct(Task(id="task-0002", capability="job.unsafe"), "run")
+        bench.accept("task-0003")
+        await bench.settle()
+        assert (caught.value.code, bool(caught.value.cure)) == ("storage_readonly", True)
+        assert (told(bench), bench.begun) == ([("declined", "storage_readonly")], [("task-0003", 1)])
+
+
 async def test_a_lease_that_is_over_is_not_even_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with at_bench(tmp_path, monkeypatch) as bench:
         lease = bench.lease()
