@@ -272,6 +272,7 @@ class Attempts:
             on_busy = "queue" if joined else attempt.spec.on_busy
             turn = await lane.take(on_busy, lambda: self.stop(attempt, "superseded"))
             if not joined:
+                self._devices.breakers.check(attempt.device)
                 await self._may_begin(attempt)
             telling.cancel()
             telling = asyncio.get_running_loop().call_later(SHOW_AFTER, self._show_start, attempt)
@@ -365,7 +366,7 @@ class Attempts:
         if self._devices.attaches(attempt.device):
             work.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
-            return await self._devices.call(
+            result = await self._devices.call(
                 attempt.device,
                 attempt.action,
                 task.args,
@@ -378,6 +379,14 @@ class Attempts:
                 constraints=task.constraints,
                 on_progress=lambda fraction, text: self._progress(attempt, fraction, text),
             )
+        except EdgePandaError as error:
+            hasty = error.code == "timeout" and self._timeout(attempt) < attempt.spec.timeout  # whoever asked was
+            if not attempt.why and not hasty:
+                self._devices.breakers.failed(attempt.device, error)
+            raise
+        else:
+            self._devices.breakers.succeeded(attempt.device)
+            return result
         finally:
             if self._devices.remembers(attempt.device):
                 self._memory.at_rest(attempt.device)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 from edgepanda.drivers.contract import ActionSpec, Description, Probe
 from edgepanda.model.card import Action, Availability, Capability, Card, Device, Driver
 from edgepanda.model.ids import digest
+
+Shown = TypeVar("Shown", Device, Capability)
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -57,6 +61,13 @@ def as_device(driver: str, seen: Seen, labels: dict[str, str]) -> Device:
         facts=probe.facts,
         overrides=probe.limits,
     )
+
+
+def left_alone(thing: Shown, problem: tuple[str, str]) -> Shown:
+    """A device or command that has failed too often, with reason and cure; what has a problem already keeps its own."""
+    if thing.state != "ready":
+        return thing
+    return msgspec.structs.replace(thing, state="problem", reason=problem[0], cure=problem[1])
 
 
 def as_capability(action: Action, seen: Seen, labels: dict[str, str]) -> Capability:

@@ -18,6 +18,7 @@ from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Action, Capability, Card, Device, Driver, narrowed
 from edgepanda.model.config import Node
 from edgepanda.node import cards
+from edgepanda.node.breaker import Breakers
 from edgepanda.node.cards import Seen
 from edgepanda.node.configured import Change, Configured, Program, differences
 from edgepanda.node.hosts import Host
@@ -76,6 +77,7 @@ class Devices:
     ) -> None:
         self._memory, self._run_dir, self._free = memory, run_dir, free
         self._on_change, self._on_output, self._on_event = on_change, on_output, on_event
+        self.breakers = Breakers(on_change)
         self._hosts: dict[Program, Host] = {}
         self._descriptions: dict[str, Description] = {}
         self._targets: dict[str, Configured | None] = {}  # what a name is to become once it is free; None: nothing
@@ -109,6 +111,7 @@ class Devices:
 
     async def close(self) -> None:
         """Bring every device to its safe state and end the hosts."""
+        self.breakers.close()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -283,6 +286,7 @@ class Devices:
         except EdgePandaError as error:
             log.warning("%s could not be closed as it should be: %s [%s]", thing.name, error, error.code)
         thing.opened = False
+        self.breakers.forget(thing.name)
         if gone:
             self._memory.forget(thing.name)
 
@@ -395,6 +399,12 @@ class Devices:
             else:
                 hidden = Action(tier=2, replay="unsafe", description="its driver has said nothing yet")
                 capabilities[name] = cards.as_capability(hidden, thing.seen, thing.configured.labels)
+        for name in self.things:
+            problem = self.breakers.problem(name)
+            if problem is not None and name in devices:
+                devices[name] = cards.left_alone(devices[name], problem)
+            elif problem is not None:
+                capabilities[name] = cards.left_alone(capabilities[name], problem)
         used = {device.driver for device in devices.values()}
         drivers: dict[str, Driver] = {
             name: cards.as_driver(description) for name, description in self._descriptions.items() if name in used

@@ -93,6 +93,7 @@ class Reloader:
         Raises `EdgePandaError`: `malformed`, and what `Inventory.rescan` raises.
         """
         asked = converted(params, Rescan, "rescan")
+        self._devices.breakers.try_now()
         await asyncio.gather(self._inventory.rescan(forget=asked.forget), self._devices.look_again())
         card = self._card()
         return Rescanned(card.revision, _states(card))

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from edgepanda.drivers.contract import CallResult
+from edgepanda.drivers.contract import CallResult, DriverError
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Card
 from edgepanda.model.config import Node, load_text
 from edgepanda.node import devices as devices_module
 from edgepanda.node.arbiter import Arbiter
+from edgepanda.node.breaker import FAILURES
 from edgepanda.node.configured import Configured, configured
 from edgepanda.node.devices import Devices
 from edgepanda.node.memory import Memory
@@ -94,7 +95,12 @@ async def test_a_device_comes_changes_and_goes(tmp_path: Path) -> None:
         assert node.states() == {"pan": "ready", "tilt": "ready"}
         assert (await node.call("tilt", "move", angle=1)).outcome == "succeeded"
         assert (node.devices.reading_action("tilt"), node.devices.reading_action("gone")) == ("read", None)
+        for _ in range(FAILURES):
+            node.devices.breakers.failed("tilt", DriverError("it does not answer"))
+        assert node.states() == {"pan": "ready", "tilt": "problem"}
         assert await node.become(servo("tilt", pin=19)) == {"pan": "removed"}
+        assert node.states() == {"tilt": "problem"}
+        node.devices.breakers.try_now()
         assert node.states() == {"tilt": "ready"}
         with pytest.raises(EdgePandaError, match="no device 'pan'"):
             node.devices.action("pan", "move")

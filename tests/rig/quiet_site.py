@@ -28,6 +28,7 @@ from edgepanda.model.card import Action, Capability, Card, Replay
 from edgepanda.model.ids import new_id
 from edgepanda.node import attempts as node_attempts
 from edgepanda.node import daemon as node_daemon
+from edgepanda.node.breaker import Breakers
 from edgepanda.node.daemon import NodeDaemon
 from edgepanda.trust.identity import Identity, encode_key
 from edgepanda.trust.peers import Peer
@@ -224,12 +225,20 @@ class World:
             call.answer.set_exception(DriverError("the host died", code="io", details={"unknown": True}))
 
 
+class NeverOpen(Breakers):
+    """Devices that are never left alone, however often they fail."""
+
+    def failed(self, _name: str, _error: EdgePandaError) -> None:
+        pass
+
+
 class QuietDevices:
     """The interface of `edgepanda.node.devices.Devices`: two commands, `job.safe` and `job.unsafe`."""
 
     def __init__(self, world: World, node: str) -> None:
         self.world, self.node = world, node
         self.things: dict[str, Any] = {}
+        self.breakers: Breakers = NeverOpen(lambda: None)
 
     async def start(self) -> None:
         pass
