@@ -512,7 +512,7 @@ def _brief(record: Record) -> dict[str, Any]:
         "node": shown.node,
         "created": shown.created,
         "updated": shown.updated,
-        "age": round(time.time() - shown.created, 1),
+        "age": round(max(0.0, time.time() - shown.created), 1),
         "attempt": shown.attempt,
         "reason": shown.reason[:LONGEST_REASON],
         "code": shown.code,

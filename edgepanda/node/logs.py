@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections import deque
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import NamedTuple
 
 import msgspec
 
 from edgepanda.redact import redact
+from edgepanda.wire.clock import boottime
 from edgepanda.wire.requests import LONGEST_LOG_WAIT, LogLine, LogPage, Logs
 
 MOST_LINES = 500  # that are kept
@@ -29,13 +30,20 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(LogLine).decode
 
 
+class _Kept(NamedTuple):
+    seq: int
+    level: int
+    moment: float  # seconds of the boot's clock: the time of day in the line may have been set since
+    line: bytes
+
+
 class LogRing(logging.Handler):
     """Keeps what is logged. `start` tells this run of the process from others: numbers begin anew with each."""
 
     def __init__(self) -> None:
         super().__init__()
         self.start = 0
-        self._kept: deque[tuple[int, int, bytes]] = deque()  # number, level, line
+        self._kept: deque[_Kept] = deque()
         self._bytes = 0
         self._newest = 0
         self._waiting: set[asyncio.Event] = set()
@@ -53,10 +61,10 @@ class LogRing(logging.Handler):
             self.handleError(record)
             return
         self._newest = seq
-        self._kept.append((seq, record.levelno, kept))
+        self._kept.append(_Kept(seq, record.levelno, boottime(), kept))
         self._bytes += len(kept)
         while len(self._kept) > MOST_LINES or self._bytes > MOST_BYTES:
-            self._bytes -= len(self._kept.popleft()[2])
+            self._bytes -= len(self._kept.popleft().line)
         if self._waiting and self._loop is not None:
             self._loop.call_soon_threadsafe(self._wake)
 
@@ -98,7 +106,7 @@ class LogRing(logging.Handler):
         finally:
             self.release()
         after = asked.after if asked.after is None or asked.start == self.start else 0
-        oldest = kept[0][0] if kept else newest + 1
+        oldest = kept[0].seq if kept else newest + 1
         lines = [line for line in _suiting(kept, asked) if after is None or line.seq > after]
         if after is None:
             lines = lines[max(0, len(lines) - asked.lines) :]
@@ -114,15 +122,16 @@ class LogRing(logging.Handler):
         )
 
 
-def _suiting(kept: list[tuple[int, int, bytes]], asked: Logs) -> Iterator[LogLine]:
+def _suiting(kept: list[_Kept], asked: Logs) -> Iterator[LogLine]:
     lowest = logging.getLevelNamesMapping()[asked.level.upper()]
-    earliest = time.time() - asked.since if asked.since is not None else 0.0
-    for _, level, line in kept:
-        if level < lowest or (asked.task and asked.task.encode() not in line):
-            continue
-        found = _decode(line)
-        if found.at >= earliest:
-            yield found
+    earliest = boottime() - asked.since if asked.since is not None else 0.0
+    for each in kept:
+        if (
+            each.moment >= earliest
+            and each.level >= lowest
+            and not (asked.task and asked.task.encode() not in each.line)
+        ):
+            yield _decode(each.line)
 
 
 def _fitting(lines: list[LogLine]) -> list[LogLine]:

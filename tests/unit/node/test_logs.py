@@ -12,6 +12,7 @@ import pytest
 
 from edgepanda.node import logs
 from edgepanda.node.logs import ABOUT, LogRing
+from edgepanda.wire.clock import boottime
 from edgepanda.wire.requests import LogPage, Logs
 
 log = logging.getLogger("edgepanda.test_logs")
@@ -100,8 +101,11 @@ def test_level_time_and_task_narrow(ring: LogRing, monkeypatch: pytest.MonkeyPat
     assert texts(ring.page("desk", Logs(level="warning"))) == ["declined task-0001.1: no"]
     assert texts(ring.page("desk", Logs(task="task-0001"))) == ["declined task-0001.1: no", "moving"]
     assert len(ring.page("desk", Logs(since=60.0)).lines) == 3
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + 120.0)
+    with monkeypatch.context() as jump:
+        jump.setattr(time, "time", lambda: 0.0)
+        assert len(ring.page("desk", Logs(since=60.0)).lines) == 3
+    now = boottime()
+    monkeypatch.setattr(logs, "boottime", lambda: now + 120.0)
     assert texts(ring.page("desk", Logs(since=60.0))) == []
 
 
