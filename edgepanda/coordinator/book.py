@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from edgepanda.coordinator import record as records
-from edgepanda.coordinator.deadlines import Now, carried
+from edgepanda.coordinator.deadlines import ALONE, IN_COMPANY, Now, carried, kept
 from edgepanda.coordinator.ledger import Appended, Event, Ledger, NodeRow
 from edgepanda.coordinator.record import Record
 from edgepanda.errors import EdgePandaError
@@ -27,6 +27,8 @@ from edgepanda.wire import messages
 log = logging.getLogger("edgepanda.coordinator")
 
 PAUSE = 1.0  # seconds between appends while the ledger takes nothing
+LOOK = 60.0  # seconds between looks at what remains of limits
+MOST_KEPT = 1_000  # tasks whose limits are kept with one commit
 
 Done = Callable[[], None]
 Failed = Callable[[EdgePandaError], None]
@@ -57,7 +59,11 @@ class _Batch:
 
     @property
     def empty(self) -> bool:
-        return not (self.events or self.records or self.counters or self.nodes or self.then)
+        return not (self.writes or self.then)
+
+    @property
+    def writes(self) -> bool:
+        return bool(self.events or self.records or self.counters or self.nodes)
 
 
 class Book:
@@ -81,6 +87,7 @@ class Book:
         self._scheduled: asyncio.Handle | None = None
         self._committing: asyncio.Task[None] | None = None
         self._under_way: dict[str, Record] = {}  # what the append under way will have written
+        self._looked = {ALONE: float("-inf"), IN_COMPANY: float("-inf")}  # when limits were looked at, boot seconds
         self.reload()
 
     def reload(self) -> None:
@@ -162,6 +169,25 @@ class Book:
         self._batch.records[after.id] = after
         self._schedule()
 
+    def keep_limits(self) -> None:
+        """Keep what remains of limits that were kept long ago, so that a power cut does not give it back."""
+        found = self._worth_keeping(ALONE)
+        if found:
+            self._batch.records |= found
+            self._schedule()
+
+    def _worth_keeping(self, after: float) -> dict[str, Record]:
+        now = self._clock()
+        if now.boottime - self._looked[after] < LOOK:
+            return {}
+        self._looked[after] = now.boottime
+        found: dict[str, Record] = {}
+        for task_id, live in self.live.items():
+            limits = kept(live.record.deadlines, now, after=after)
+            if limits is not live.record.deadlines and len(found) < MOST_KEPT:
+                live.record = found[task_id] = msgspec.structs.replace(live.record, deadlines=limits)
+        return found
+
     def decision(self, kind: str, data: dict[str, Any]) -> None:
         """Record a control decision that belongs to no task."""
         self._batch.events.append(Event(kind, None, None, msgspec.json.encode(data)))
@@ -200,6 +226,8 @@ class Book:
         for action in actions:
             _guarded(action)
         batch, self._batch = self._batch, _Batch()
+        if batch.writes:
+            batch.records |= self._worth_keeping(IN_COMPANY)
         if not batch.empty:
             self._under_way = batch.records
             self._committing = asyncio.create_task(self._commit(batch))

@@ -74,6 +74,7 @@ class Coordinator:
         await self.ledger.begin_epoch()
         self._assemble()
         self.bus.start()
+        self._start_ticking()  # limits are kept while the broker is away too
         try:
             await self._failed
         finally:
@@ -439,6 +440,7 @@ class Coordinator:
         try:
             self.fleet.silent(boottime(), self._settings.lease_ttl + MARGIN)
             self.leases.tick()
+            self.book.keep_limits()
         except Exception:
             log.exception("a look at the leases failed")
         self._start_ticking()

@@ -56,6 +56,7 @@ class Desk:
         self.folder = folder
         self.now = 1_000.0
         self.boot = "boot"
+        self.wall_shift = 0.0  # seconds that the wall clock has jumped
         self.sent: list[tuple[str, Any, bool]] = []
         self.acknowledged: list[str] = []
         self.replies: list[messages.Reply] = []
@@ -113,7 +114,7 @@ class Desk:
         )
 
     def moment(self) -> Now:
-        return Now(boottime=self.now, boot=self.boot, wall=1.7e9 + self.now, synchronised=True)
+        return Now(boottime=self.now, boot=self.boot, wall=1.7e9 + self.now + self.wall_shift, synchronised=True)
 
     def _changed(self, live: Live) -> None:
         self.leases.follow(live)

@@ -164,3 +164,43 @@ async def test_a_counter_that_was_taken_in_a_lost_turn_counts_as_new(
         disk.error = None
         assert (await desk.answer("task.cancel", id="task-0001", counter=7))["state"] == "leased"
         assert await desk.answer("task.cancel", id="task-0001", counter=7) == "counter_used"
+
+
+async def test_what_remains_of_a_limit_is_kept_once_an_hour_and_with_what_is_written_anyway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with at_desk(tmp_path) as desk:
+        desk.joins(slots=0)
+        await desk.submit("task-0001", limits={"deadline": 86_400.0})
+        await desk.submit("task-0002")
+        disk = Disk(desk, monkeypatch)
+        for _ in range(100):
+            desk.now += 59.0
+            desk.book.keep_limits()
+            desk.book.then(lambda: None)  # an answer alone writes nothing
+            await desk.settle()
+        assert disk.appends == 1
+        desk.now += book_module.IN_COMPANY
+        await desk.submit("task-0003")
+        assert disk.appends == 2
+        kept = desk.now
+        monkeypatch.undo()
+        desk.boot, desk.now = "another", 50.0
+        await desk.restart()
+        assert desk.record("task-0001").deadlines.end_by == 50.0 + 86_400.0 + 1_000.0 - kept
+
+
+async def test_a_jump_of_the_wall_clock_changes_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with at_desk(tmp_path) as desk:
+        desk.joins(slots=0)
+        await desk.submit("task-0001", limits={"deadline": 86_400.0, "valid_for": 7_200.0})
+        before = desk.record("task-0001").deadlines
+        for year in (1.0, -1.0, 0.0):
+            monkeypatch.setattr(desk, "wall_shift", year * 31_536_000.0)
+            desk.now += 900.0
+            desk.leases.tick()
+            desk.book.keep_limits()
+            await desk.restart()
+            after = desk.record("task-0001").deadlines
+            assert (after.begin_by, after.end_by) == (before.begin_by, before.end_by)
+            assert desk.state("task-0001") == "queued"

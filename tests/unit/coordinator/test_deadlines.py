@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgepanda.coordinator.deadlines import SHORT, Now, begin, carried, over_before_begin
+from edgepanda.coordinator.deadlines import ALONE, SHORT, Deadlines, Now, begin, carried, kept, over_before_begin
 from edgepanda.model.task import Limits
 
 
@@ -70,3 +70,95 @@ def test_no_reboot_makes_a_limit_longer(valid: float, boottime: float, down: flo
     after = carried(limits, now(1.0, "b", wall=5.0 + down, synchronised=synchronised))
     assert after.begin_by is not None
     assert after.begin_by - 1.0 <= valid + 1e-6
+
+
+# what is kept of long limits
+
+DAY = 86_400.0
+
+
+def test_what_was_kept_is_not_given_back_by_a_power_cut() -> None:
+    limits = begin(Limits(deadline=DAY), now(0.0, synchronised=False))
+    assert kept(limits, now(ALONE - 1, synchronised=False), after=ALONE) is limits
+    limits = kept(limits, now(ALONE, synchronised=False), after=ALONE)
+    assert carried(limits, now(5.0, "b", synchronised=False)).end_by == 5.0 + DAY - ALONE
+
+
+def test_what_limits_nothing_is_not_kept_again() -> None:
+    limits = begin(Limits(), now(0.0))
+    assert kept(limits, now(9e9), after=ALONE) is limits
+
+
+def test_a_clock_that_is_set_after_the_start_counts_the_time_without_power() -> None:
+    """A board without a battery: its clock is right before the power cut, wrong at the start, right a minute later."""
+    limits = carried(begin(Limits(deadline=DAY), now(0.0, wall=1e9)), now(5.0, "b", wall=7.0, synchronised=False))
+    assert limits.end_by == 5.0 + DAY
+    limits = kept(limits, now(65.0, "b", wall=1e9 + 7_260.0), after=ALONE)  # two hours down, a minute up
+    assert limits.end_by == 5.0 + DAY - 7_200.0
+    assert kept(limits, now(66.0, "b", wall=9e9), after=ALONE) is limits  # paid once, whatever the clock says later
+
+
+def test_two_power_cuts_before_the_clock_is_set_are_both_counted() -> None:
+    limits = begin(Limits(deadline=DAY), now(0.0, wall=1e9))
+    limits = carried(limits, now(10.0, "b", wall=0.0, synchronised=False))
+    limits = kept(limits, now(10.0 + ALONE, "b", wall=0.0, synchronised=False), after=ALONE)
+    limits = carried(limits, now(3.0, "c", wall=1e9 + 20_000.0))
+    assert limits.end_by == pytest.approx(3.0 + DAY - 20_000.0)
+
+
+class Life:
+    """A task of a day, told as turns of power and clock: real time that is on the books, and what the limit says."""
+
+    def __init__(self, limit: float, synchronised: bool) -> None:
+        self.boots, self.real, self.up, self.since_kept = 0, 1e9, 100.0, 0.0
+        self.synchronised, self.ever_lost = synchronised, 0.0
+        self.limits: Deadlines = begin(Limits(deadline=limit), self.now())
+        self.ends = self.real + limit
+
+    def now(self) -> Now:
+        wall = self.real if self.synchronised else self.real - 1e8
+        return Now(boottime=self.up, boot=str(self.boots), wall=wall, synchronised=self.synchronised)
+
+    def remaining(self) -> float:
+        assert self.limits.end_by is not None
+        return self.limits.end_by - self.up
+
+
+TURNS = st.lists(
+    st.one_of(
+        st.tuples(st.just("runs"), st.floats(0, DAY)),
+        st.tuples(st.just("cut"), st.floats(0, DAY), st.booleans()),
+        st.tuples(st.just("clock"), st.booleans()),
+        st.tuples(st.just("kept")),
+    ),
+    max_size=12,
+)
+
+
+@given(st.booleans(), TURNS)
+def test_no_life_makes_a_limit_longer_than_the_time_since_it_was_kept(synchronised: bool, turns: list[tuple]) -> None:  # type: ignore[type-arg]
+    """Time without power counts where the clock was right at both ends; it is never counted twice; what a power cut
+    gives back is the time since the limit was kept, and no more.
+    """
+    life = Life(30 * DAY, synchronised)
+    given_back = down = 0.0
+    for turn in turns:
+        if turn[0] == "runs":
+            life.real, life.up = life.real + turn[1], life.up + turn[1]
+            life.since_kept += turn[1]
+        elif turn[0] == "clock":
+            life.synchronised = turn[1]
+        elif turn[0] == "kept":
+            life.limits, life.since_kept = kept(life.limits, life.now(), after=0.0), 0.0
+        else:
+            given_back, down = given_back + life.since_kept, down + turn[1]
+            life.real, life.up, life.boots, life.since_kept = life.real + turn[1], 1.0, life.boots + 1, 0.0
+            life.synchronised = turn[2]
+            life.limits = carried(life.limits, life.now())
+        left = life.ends - life.real
+        assert left - 1e-3 <= life.remaining() <= left + given_back + down + 1e-3
+    if synchronised:
+        life.synchronised = True
+        life.limits = kept(life.limits, life.now(), after=0.0)
+        if life.limits.owed is None and all(turn[0] != "clock" for turn in turns):
+            assert life.remaining() == pytest.approx(life.ends - life.real, abs=1e-3)
