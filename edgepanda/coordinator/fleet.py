@@ -32,6 +32,7 @@ class Node:
         self.incarnation = 0  # newest start of its daemon that was seen
         self.claimed = 0  # the start that its newest claim was of
         self.offers: list[Offer] = []
+        self.newest: dict[str, int] = {}  # order of the newest command that each device is known to have accepted
         self.online = False
         self.capabilities: frozenset[str] = frozenset()
         self.slots = 0

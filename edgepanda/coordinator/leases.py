@@ -16,6 +16,7 @@ from edgepanda.coordinator.book import Book, Live
 from edgepanda.coordinator.deadlines import over_before_begin
 from edgepanda.coordinator.fleet import Fleet, Node
 from edgepanda.coordinator.queue import Queue, Taken
+from edgepanda.coordinator.record import Record
 from edgepanda.errors import EdgePandaError
 from edgepanda.model import matching
 from edgepanda.model.ids import new_id
@@ -78,6 +79,18 @@ class Leases:
             elif record.id in node.open:
                 node.open.discard(record.id)
                 self._book.before_flush(self.match)
+            if record.standing.attempt and (state is State.RUNNING or record.result is not None):
+                self._note_newest(node, record)
+
+    def _note_newest(self, node: Node, record: Record) -> None:
+        """The node has accepted it: it may forget that over a restart, so leases of older commands say so."""
+        task = record.task
+        for offer in self._fleet.offers_of(task.capability):
+            if (offer.node, offer.device) == (node.name, task.device):
+                if offer.action.tier > 0 and offer.action.on_busy == "preempt":
+                    thing = task.device or task.capability
+                    node.newest[thing] = max(node.newest.get(thing, 0), record.order)
+                return
 
     # granting
 
@@ -141,6 +154,7 @@ class Leases:
             until_ms=node.stamp.ms + _ms(now - node.stamped_at + self.ttl),
             begin_by_ms=on_node(record.deadlines.begin_by),
             end_by_ms=on_node(record.deadlines.end_by),
+            newest=node.newest.get(record.task.device or record.task.capability, 0),
         )
         self._send(node.name, lease, True)
 

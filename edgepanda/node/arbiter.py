@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import OnBusy
+from edgepanda.node.journal import Newest
 
 MOST_QUEUED = 100  # calls that wait for one device
+NONE = Newest()
 
 
 class LaneError(EdgePandaError):
@@ -30,12 +32,11 @@ class _Turn:
 class Lane:
     """Who has the device now, and who waits for it."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, newest: Newest = NONE) -> None:
         self.device = device
+        self.newest = newest  # command that was accepted, also by an earlier run
         self._holder: _Turn | None = None
         self._waiting: deque[_Turn] = deque()
-        self._newest_order = 0
-        self._newest_direct_ms = -1
 
     @property
     def idle(self) -> bool:
@@ -44,15 +45,15 @@ class Lane:
 
     def is_old(self, order: int, submitted_ms: int) -> bool:
         """True if a newer command for the device was accepted: by the site's order, or a direct one by our clock."""
-        return order < self._newest_order or submitted_ms < self._newest_direct_ms
+        return order < self.newest.order or submitted_ms < self.newest.direct_ms
 
     def note_leased(self, order: int) -> None:
         """A command of the site was accepted."""
-        self._newest_order = max(self._newest_order, order)
+        self.newest = Newest(max(self.newest.order, order), self.newest.direct_ms)
 
     def note_direct(self, now_ms: int) -> None:
         """A direct command was accepted."""
-        self._newest_direct_ms = max(self._newest_direct_ms, now_ms)
+        self.newest = Newest(self.newest.order, max(self.newest.direct_ms, now_ms))
 
     async def take(self, on_busy: OnBusy, stop: Callable[[], None]) -> _Turn:
         """Wait for one's turn. `stop` is called if a newer command wants the device; end soon then.
@@ -130,12 +131,14 @@ def superseded(device: str) -> LaneError:
 class Arbiter:
     """The lanes of all devices of a node."""
 
-    def __init__(self) -> None:
+    def __init__(self, newest: Mapping[str, Newest] | None = None) -> None:
+        """`newest`: the commands that an earlier run accepted last."""
         self._lanes: dict[str, Lane] = {}
+        self._before = newest or {}
 
     def lane(self, device: str) -> Lane:
         """The device's lane."""
         lane = self._lanes.get(device)
         if lane is None:
-            lane = self._lanes[device] = Lane(device)
+            lane = self._lanes[device] = Lane(device, self._before.get(device, NONE))
         return lane

@@ -40,6 +40,7 @@ SHOW_AFTER = 0.02  # seconds that a safe attempt may take before its start is re
 PERMIT_WITHIN = 60.0  # seconds that an attempt waits for its permit before it gives the lease back
 MOST_KNOWN = 10_000  # attempts that are remembered against repeated leases
 JOINED_FOR = 30.0  # seconds that a joined attempt goes on without a word of the coordinator
+KEEP_WITHIN = 5.0  # seconds within which a direct command is kept as its device's newest
 HEAR_EVERY, HEAR_TIMES = 0.1, 100  # a cancel is repeated until the driver has the call that it is meant for
 
 
@@ -64,6 +65,7 @@ class Attempts:
         self._looking: dict[Key, asyncio.Task[None]] = {}  # at devices whose work a restart cut short
         self.running: dict[Key, Attempt] = {}
         self._ending = False
+        self._keeping: asyncio.TimerHandle | None = None
         self.on_begin: Callable[[Attempt], None] = lambda _attempt: None  # one that acts
         self.no_disk: EdgePandaError | None = None  # why nothing is kept over a restart of the machine
         self.may_actuate: Callable[[], bool] = lambda: True  # False while an emergency stop is in force
@@ -156,9 +158,10 @@ class Attempts:
         attempt.result = known
         lane = self._arbiter.lane(device)
         if known is None and spec.on_busy == "preempt" and spec.tier > 0:
-            if lane.is_old(lease.order, lease.submitted_ms):
+            if lease.order < lease.newest or lane.is_old(lease.order, lease.submitted_ms):
                 raise superseded(device)
             lane.note_leased(lease.order)
+            self._journal.note_newest(device, lane.newest)
         return attempt
 
     def _check_stop(self, spec: Action, device: str) -> None:
@@ -533,8 +536,20 @@ class Attempts:
         task = msgspec.structs.replace(task, tier=spec.tier, replay=spec.replay)
         attempt = Attempt(task, 0, device=device, action=action, spec=spec, seq=self._first_seq)
         if spec.tier > 0:
-            self._arbiter.lane(device).note_direct(int(boottime() * 1000))
+            self._note_direct(device)
         return await asyncio.shield(self.start(attempt))
+
+    def _note_direct(self, device: str) -> None:
+        """The site does not know of it yet, so it does not wait long for company on its way to the disk."""
+        lane = self._arbiter.lane(device)
+        lane.note_direct(int(boottime() * 1000))
+        self._journal.note_newest(device, lane.newest)
+        if self._keeping is None:
+            self._keeping = asyncio.get_running_loop().call_later(KEEP_WITHIN, self._keep_newest)
+
+    def _keep_newest(self) -> None:
+        self._keeping = None
+        self._reporter.keep(self._journal.keep_newest())
 
     def _done_before(self, task: str) -> Awaitable[Finished] | None:
         """The result of a command that is asked for once more by its id, now or when it is done."""

@@ -96,7 +96,7 @@ class NodeDaemon:
         self.name = self._site.name_here or wanted
         self._renamed = asyncio.Event()
         self._reporter = Reporter(self.journal, self.name)
-        arbiter = Arbiter()
+        arbiter = Arbiter(self.journal.newest)
         self._devices = Devices(
             configured(loaded),
             self._memory,

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 from edgepanda.model.head import Head
 from edgepanda.node.journal_rows import (
     COLUMNS,
@@ -28,13 +30,19 @@ from edgepanda.node.journal_rows import (
     JournalApplier,
     JournalError,
     Key,
+    Newest,
+    NewestOfAll,
     OutboxItem,
     attempt_row,
 )
 from edgepanda.sqlite import Store
 from edgepanda.storage import StorageError
+from edgepanda.wire.clock import boot_id
 
-__all__ = ["AttemptRow", "AttemptState", "Head", "Journal", "JournalError", "OutboxItem"]
+__all__ = ["AttemptRow", "AttemptState", "Head", "Journal", "JournalError", "Newest", "OutboxItem"]
+
+NEWEST = "newest"  # the name of that fact
+MOST_NEWEST = 1_000  # devices of which the newest command is kept
 
 
 class Journal:
@@ -51,6 +59,8 @@ class Journal:
         witnesses = store.read("SELECT ledger, height, hash FROM witness")
         self._heads = {ledger: Head(ledger, height, value) for ledger, height, value in witnesses}
         self._newest: Head | None = None  # seen in this run, to go with the next commit
+        self.newest = _read_newest(self._meta.get(NEWEST, ""), self.ledger)  # command of each device
+        self._newer = False  # than what is on disk
 
     @classmethod
     def open(cls, path: Path | str, *, keep: int = KEEP_ACKED, clock: Callable[[], float] = time.time) -> Self:
@@ -70,11 +80,11 @@ class Journal:
             raise
 
     def close(self) -> None:
-        """Finish what is queued, keep the newest head that was seen, and close; may be called twice."""
+        """Finish what is queued, keep what goes with the next commit, and close; may be called twice."""
         newest, self._newest = self._newest, None
-        if newest is not None:
+        if newest is not None or self._newer:
             with contextlib.suppress(StorageError):  # a disk that takes nothing any more has been told of before
-                self._store.submit_now(self._applier, Change(head=newest))
+                self._store.submit_now(self._applier, self._with_newest(Change(head=newest)))
         self._store.close()
 
     @property
@@ -220,9 +230,11 @@ class Journal:
     async def accept_ledger(self, ledger: str) -> None:
         """Work for this ledger from now on, by an operator's word: another one, or an older copy of the one known.
 
-        Its epochs count from the start, and what was seen of it before is forgotten.
+        Its epochs and the orders of its commands count from the start; what was seen of it before is forgotten.
         """
         self._heads.pop(ledger, None)
+        self.newest = {device: Newest(direct_ms=each.direct_ms) for device, each in self.newest.items()}
+        self._newer = bool(self.newest)
         if self._newest is not None and self._newest.ledger == ledger:
             self._newest = None
         await self._submit(Change(forget=ledger))
@@ -246,5 +258,53 @@ class Journal:
         if known is None or head.height > known.height:
             self._heads[head.ledger] = self._newest = head
 
+    def note_newest(self, device: str, newest: Newest) -> None:
+        """The device has accepted a newer command; kept with the next commit, so that after a restart too no older one
+        follows it.
+        """
+        self.newest.pop(device, None)
+        self.newest[device] = newest
+        if len(self.newest) > MOST_NEWEST:
+            del self.newest[next(iter(self.newest))]
+        self._newer = True
+
+    async def keep_newest(self) -> None:
+        """Commit what `note_newest` was told, if no other commit has done so."""
+        if self._newer:
+            await self._submit(Change(head=self._newest))
+
+    def _with_newest(self, change: Change) -> Change:
+        if not self._newer:
+            return change
+        self._newer = False
+        text = msgspec.json.encode(NewestOfAll(self.ledger or "", boot_id(), self.newest)).decode()
+        return msgspec.structs.replace(change, meta=(*change.meta, (NEWEST, text)))
+
     def _submit(self, change: Change) -> asyncio.Future[Any]:
-        return self._store.submit(self._applier, change)
+        newer = self._newer
+        waiter = self._store.submit(self._applier, self._with_newest(change))
+        if newer:
+            waiter.add_done_callback(self._newest_written)
+        return waiter
+
+    def _newest_written(self, done: asyncio.Future[Any]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            self._newer = True
+
+
+def _read_newest(text: str, ledger: str | None) -> dict[str, Newest]:
+    """What is kept of devices' newest commands. Orders of another ledger say nothing. Of a direct command of an earlier
+    boot only this is left: it is newer than all that was submitted before this boot, or nobody knows when.
+    """
+    try:
+        kept = msgspec.json.decode(text, type=NewestOfAll)
+    except msgspec.MsgspecError:
+        return {}
+    same_boot = kept.boot == boot_id()
+    return {
+        device: Newest(
+            order=each.order if kept.ledger == (ledger or "") else 0,
+            direct_ms=each.direct_ms if same_boot or each.direct_ms < 0 else 1,
+        )
+        for device, each in kept.of.items()
+    }

@@ -85,6 +85,23 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.task, self.attempt
 
 
+class Newest(msgspec.Struct, frozen=True, array_like=True):
+    """The newest command that a device accepted: of the site, by its order (0: none), and directly, by milliseconds of
+    the boot's clock (-1: none).
+    """
+
+    order: int = 0
+    direct_ms: int = -1
+
+
+class NewestOfAll(msgspec.Struct, frozen=True):
+    """Those of all devices, as the journal keeps them: orders count in this ledger, milliseconds in this boot."""
+
+    ledger: str = ""
+    boot: str = ""
+    of: dict[str, Newest] = {}
+
+
 class OutboxItem(msgspec.Struct, frozen=True):
     """A body that is sent again until it is acknowledged by its id. `topic` names where to, `seq` is its place."""
 

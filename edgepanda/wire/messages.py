@@ -84,6 +84,7 @@ class Lease(Body, frozen=True, kw_only=True, tag="lease"):
     until_ms: int  # the lease ends
     begin_by_ms: int | None = None  # it may not begin later
     end_by_ms: int | None = None  # the task's deadline
+    newest: int = 0  # the order of the newest command that the node is known to have accepted for the same device
 
 
 class Renewed(Body, frozen=True, kw_only=True, tag="renewed"):

@@ -71,7 +71,7 @@ class Bench:
         self.devices.attaches = lambda _name: self.attaching  # type: ignore[method-assign]
         self.attempts = Attempts(
             devices=self.devices,  # type: ignore[arg-type]
-            arbiter=Arbiter(),
+            arbiter=Arbiter(self.journal.newest),
             memory=self.memory,
             journal=self.journal,
             reporter=self.reporter,

@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 
 from edgepanda.coordinator.leases import LONGEST_REST, MARGIN
+from edgepanda.model.task import Finished
 from edgepanda.wire import messages
 from edgepanda.wire.messages import Held
-from tests.rig.desk import TTL, at_desk
+from tests.rig.desk import TTL, at_desk, card
 
 
 async def test_a_lease_follows_its_commit_and_ends_on_the_node_before_it_ends_here(tmp_path: Path) -> None:
@@ -232,3 +233,28 @@ async def test_one_task_that_cannot_be_ended_does_not_keep_back_the_others(tmp_p
         desk.leases.tick()
         await desk.settle()
         assert desk.state("task-0002") == "expired"
+
+
+async def test_a_lease_says_which_newer_command_its_device_has_accepted(tmp_path: Path) -> None:
+    """The node may have forgotten it over a restart."""
+    with at_desk(tmp_path) as desk:
+        node = desk.joins(slots=9)
+        moves = msgspec.structs.replace(card().drivers["servo"].actions["move"], on_busy="preempt")
+        reads = msgspec.structs.replace(moves, tier=0)
+        servo = msgspec.structs.replace(card().drivers["servo"], actions={"move": moves, "read": reads})
+        desk.fleet.card(node, msgspec.structs.replace(card(revision=2), drivers={"servo": servo}))
+        node.capabilities |= {"servo.read"}
+        for task, capability in (("task-0001", "move"), ("task-0002", "move"), ("task-0003", "read")):
+            await desk.submit(task, f"servo.{capability}", device="pan-n1", args={})
+        desk.say(messages.FinishedReport, "task-0003", result=Finished(outcome="succeeded", evidence=({"kind": "k"},)))
+        await desk.settle()
+        assert node.newest == {}
+        desk.say(messages.Started, "task-0002")
+        desk.say(messages.Declined, "task-0001", code="busy")
+        await desk.settle()
+        desk.now += 2.0
+        desk.leases.tick()
+        await desk.settle()
+        last = desk.bodies(messages.Lease)[-1]
+        assert (last.id, last.newest) == ("task-0001.2", desk.record("task-0002").order)
+        assert last.newest > last.order

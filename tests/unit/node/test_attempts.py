@@ -13,6 +13,7 @@ from edgepanda.drivers.contract import CallResult, DriverError
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.task import Finished, Task
 from edgepanda.node import attempts as attempts_module
+from edgepanda.node import journal as journal_module
 from edgepanda.node import journal_rows
 from edgepanda.node.journal import OutboxItem
 from edgepanda.node.results import LARGEST_RESULT, fitted
@@ -677,6 +678,81 @@ async def test_an_older_command_does_not_follow_a_newer_one(tmp_path: Path, monk
             ("task-0000", "superseded"),
         ]
         assert bench.begun == [("task-0001", 1), ("task-0002", 1)]
+
+
+def make_set_points(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_point = msgspec.structs.replace(bench.devices.action("job.safe", "run"), on_busy="preempt", tier=1)
+    monkeypatch.setattr(bench.devices, "action", lambda *_: set_point)
+
+
+def answers(bench: Bench) -> list[str]:
+    return [report.code for report in bench.said(messages.Declined)]
+
+
+@pytest.mark.parametrize("cut", ["ended", "killed after another write", "killed before any, and the site knows"])
+async def test_an_older_command_does_not_follow_a_newer_one_over_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str
+) -> None:
+    with at_bench(tmp_path, monkeypatch) as bench:
+        make_set_points(bench, monkeypatch)
+        bench.accept("task-0002", order=6)
+        await bench.settle()
+        await bench.end()
+        await bench.acknowledge()
+        if cut.startswith("killed"):
+            if cut == "killed after another write":
+                bench.attempts.cancel(messages.Cancel(id="c", task="task-0009", attempt=1))
+                await bench.settle()
+            monkeypatch.setattr(bench.journal, "close", bench.journal._store.close)
+        await bench.restart()
+        make_set_points(bench, monkeypatch)
+        known = {"newest": 6} if cut.endswith("knows") else {}
+        bench.accept("task-0001", order=5, **known)
+        bench.accept("task-0003", order=7, **known)
+        await bench.settle()
+        assert (answers(bench), bench.begun[1:]) == (["superseded"], [("task-0003", 1)])
+
+
+async def test_a_direct_command_is_its_devices_newest_over_a_restart_and_a_reboot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts_module, "KEEP_WITHIN", 0.0)
+    with at_bench(tmp_path, monkeypatch) as bench:
+        make_set_points(bench, monkeypatch)
+        await run_direct(bench, direct("task-0002", safe=True))
+        await bench.acknowledge()
+        monkeypatch.setattr(bench.journal, "close", bench.journal._store.close)  # a kill
+        before, after = int(bench.now * 1000) - 1, int(bench.now * 1000) + 1
+        await bench.restart()
+        make_set_points(bench, monkeypatch)
+        bench.accept("task-0001", submitted_ms=before)
+        bench.accept("task-0003", submitted_ms=after)
+        await bench.settle()
+        assert (answers(bench), bench.begun[1:]) == (["superseded"], [("task-0003", 1)])
+        await bench.end()
+        await bench.restart()
+        monkeypatch.setattr(journal_module, "boot_id", lambda: "another")
+        await bench.restart()
+        make_set_points(bench, monkeypatch)
+        for task, submitted in (("task-0004", -1), ("task-0005", 0), ("task-0006", 1)):  # 0: nobody knows when
+            bench.accept(task, order=9, submitted_ms=submitted)
+        await bench.settle()
+        assert (answers(bench), bench.begun[2:]) == (["superseded"] * 2, [("task-0006", 1)])
+
+
+async def test_another_ledger_counts_its_commands_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with at_bench(tmp_path, monkeypatch) as bench:
+        make_set_points(bench, monkeypatch)
+        bench.accept("task-0002", order=6_000)
+        await bench.settle()
+        await bench.end()
+        await bench.acknowledge()
+        await bench.journal.accept_ledger("l2")
+        await bench.restart()
+        make_set_points(bench, monkeypatch)
+        bench.accept("task-0001", order=1)
+        await bench.settle()
+        assert (answers(bench), bench.begun[1:]) == ([], [("task-0001", 1)])
 
 
 async def test_a_direct_reading_makes_no_command_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

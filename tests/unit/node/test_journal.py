@@ -12,7 +12,7 @@ import pytest
 
 from edgepanda.model.head import Head
 from edgepanda.node import journal_rows
-from edgepanda.node.journal import AttemptRow, Journal, JournalError, OutboxItem
+from edgepanda.node.journal import MOST_NEWEST, AttemptRow, Journal, JournalError, Newest, OutboxItem
 from edgepanda.node.journal_rows import MAX_TOMBSTONES, JournalApplier
 from edgepanda.storage import StorageError
 
@@ -343,3 +343,48 @@ def test_after_a_kill_it_is_known_what_had_begun(path: Path) -> None:
             assert found.state == "finished"
             assert task in waiting
     journal.close()
+
+
+# the newest command of each device
+
+
+async def test_the_newest_command_of_a_device_goes_with_the_next_commit(path: Path, journal: Journal) -> None:
+    size = path.with_name(path.name + "-wal").stat().st_size
+    journal.note_newest("pan", Newest(7, 5))
+    assert path.with_name(path.name + "-wal").stat().st_size == size
+    await journal.bury("t1", 1)
+    journal.note_newest("tilt", Newest(8))  # lost with the process
+    journal._store.close()
+    again = Journal.open(path)
+    try:
+        assert again.newest == {"pan": Newest(7, 5)}
+        size = path.with_name(path.name + "-wal").stat().st_size
+        await again.keep_newest()  # nothing is new
+        assert path.with_name(path.name + "-wal").stat().st_size == size
+    finally:
+        again.close()
+
+
+async def test_a_refused_commit_keeps_the_newest_command_for_the_next(path: Path, journal: Journal) -> None:
+    journal.note_newest("pan", Newest(7))
+    with pytest.raises(JournalError):
+        await journal.advance("nobody", 1, "finished")
+    journal.close()
+    again = Journal.open(path)
+    assert again.newest == {"pan": Newest(7)}
+    again.close()
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"of":{"pan":"x"}}', '{"of":[]}'])
+async def test_what_cannot_be_read_of_it_keeps_nobody_from_starting(path: Path, journal: Journal, text: str) -> None:
+    await journal.set_meta({"newest": text})
+    journal.close()
+    again = Journal.open(path)
+    assert again.newest == {}
+    again.close()
+
+
+def test_of_many_devices_the_newest_thousand_are_kept(journal: Journal) -> None:
+    for number in range(MOST_NEWEST + 5):
+        journal.note_newest(f"d{number}", Newest(number))
+    assert (len(journal.newest), next(iter(journal.newest))) == (MOST_NEWEST, "d5")
