@@ -6,9 +6,11 @@ A record of stops that cannot be read is a stop itself: whatever was in force ma
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -22,9 +24,21 @@ from edgepanda.model.stops import LONGEST_REASON, Door, Stop, Stops, released, s
 log = logging.getLogger("edgepanda.stops")
 
 
+WRITE_AGAIN = 1.0
+"""Seconds between two writes of further stops; the first one in force, and a release, are written at once."""
+
+UNSEEN = 60.0
+"""Seconds before a release within which a plain stop that added nothing counts: whoever releases may not know of it."""
+
+LONGEST_NAME = 64
+
+
 class StopsFile:
     """The value of `model.stops`, kept. `on_stop` is called at each new stop before it is written: nothing is faster
-    than to act; `on_change` after each change.
+    than to act; `on_change` after each change. Written on a thread of its own: a disk that is blocked holds up nothing.
+
+    Whoever may publish can say as many stops as he likes. All of them hold, and few of them cost something: of those
+    that add nothing only the newest is remembered, and stands by itself once a release has ended the others.
     """
 
     def __init__(self, path: Path, *, on_stop: Callable[[], None], on_change: Callable[[], None]) -> None:
@@ -32,7 +46,13 @@ class StopsFile:
         self.stops = Stops()
         self.problem: EdgePandaError | None = None  # why it cannot be kept
         self._documents: Documents | None = None
-        self._writing: asyncio.Handle | None = None
+        self._unseen: tuple[float, Stop] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._writing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._written_at = float("-inf")
+        self._settled = asyncio.Event()
+        self._settled.set()
         try:
             self._documents = Documents(path, exclusive=True)
             row = self._documents.table("stops").get(doc_id=1)
@@ -41,6 +61,7 @@ class StopsFile:
             log.error("the record of emergency stops cannot be read, so this counts as one: %s", error)
             unread = f"the record of stops cannot be read: {error}"[:LONGEST_REASON]
             self.stops = Stops(standing=(Stop(id=new_id(), at=time.time(), door="file", reason=unread),))
+        self._kept = self.stops  # as it is on disk
 
     @property
     def in_force(self) -> bool:
@@ -49,13 +70,22 @@ class StopsFile:
 
     def stop(self, *, door: Door, by: str = "", reason: str = "", origin: str = "") -> None:
         """One more stop, unless it stands, or was released before."""
-        new = Stop(id=new_id(), at=time.time(), door=door, by=by, reason=_clean(reason)[:LONGEST_REASON], origin=origin)
+        new = Stop(
+            id=new_id(),
+            at=time.time(),
+            door=door,
+            by=by[:LONGEST_NAME],
+            reason=_clean(reason)[:LONGEST_REASON],
+            origin=origin[:LONGEST_NAME],
+        )
         after = stopped(self.stops, new)
         if after is not self.stops:
             self.stops = after
-            log.error("EMERGENCY STOP by %s (%s): %s", by or "somebody", door, new.reason or "no reason given")
+            log.error("EMERGENCY STOP by %s (%s): %s", new.by or "somebody", door, new.reason or "no reason given")
             self._on_stop()
             self._changed()
+        elif not origin:
+            self._unseen = (time.monotonic(), new)
 
     def take(self, standing: tuple[Stop, ...]) -> None:
         """Stops that the site has in force: those that are not known here."""
@@ -65,36 +95,77 @@ class StopsFile:
     def release(self, ids: tuple[str, ...], by: str) -> None:
         """These end. Who may say so is checked before (`trust.release`)."""
         after = released(self.stops, ids)
+        if after.standing != self.stops.standing and self._unseen is not None:
+            said, unseen = self._unseen
+            if time.monotonic() - said < UNSEEN:
+                after = stopped(after, unseen)
+            if not after.in_force or unseen in after.standing:
+                self._unseen = None
         if after != self.stops:
             was, self.stops = self.stops.in_force, after
             if was:
                 log.warning("released by %s: %d stops still in force", by, len(after.standing))
             self._changed()
 
+    async def kept(self, within: float = 1.0) -> None:
+        """Returns once it is on disk whether anything is in force; at a blocked disk after so many seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._settled.wait()
+
     def close(self) -> None:
         """Write what is not written, and give up the right to."""
-        if self._writing is not None:
-            self._write()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._thread is not None:
+            self._thread.shutdown()
+        if self.stops != self._kept:
+            self._store(self.stops)
         if self._documents is not None:
             self._documents.close()
 
     def _changed(self) -> None:
-        if self._writing is None:  # after what `on_stop` has begun: a write takes longer than a stop may
-            self._writing = asyncio.get_running_loop().call_soon(self._write)
+        self._write_soon()
         self._on_change()
 
+    def _write_soon(self) -> None:
+        if self._writing or self.stops == self._kept:
+            return
+        loop = asyncio.get_running_loop()
+        more = self._kept.in_force and self.stops.released == self._kept.released
+        due = self._written_at + WRITE_AGAIN if more else 0.0
+        if not more:
+            self._settled.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(max(due, loop.time()), self._write)
+
     def _write(self) -> None:
-        if self._writing is not None:
-            self._writing.cancel()
-        self._writing = None
+        loop = asyncio.get_running_loop()
+        self._timer, self._writing = None, True
+        self._thread = self._thread or ThreadPoolExecutor(1, "edgepanda-stops")
+        loop.run_in_executor(self._thread, self._store, self.stops).add_done_callback(self._was_written)
+
+    def _was_written(self, done: asyncio.Future[None]) -> None:
+        self._writing = False
+        self._settled.set()
+        if not done.cancelled() and done.exception() is not None:
+            log.error("the stops in force cannot be kept over a restart", exc_info=done.exception())
+            return
+        self._written_at = asyncio.get_running_loop().time()
+        if self.problem is None:
+            self._write_soon()
+
+    def _store(self, stops: Stops) -> None:
         if self._documents is None:
             return
         try:
-            self._documents.table("stops").upsert(Document(msgspec.to_builtins(self.stops), doc_id=1))
-            self.problem = None
+            self._documents.table("stops").upsert(Document(msgspec.to_builtins(stops), doc_id=1))
+            self._kept, self.problem = stops, None
         except EdgePandaError as error:
+            if self.problem is None or self.problem.code != error.code:
+                log.error("the stops in force cannot be kept over a restart: %s [%s]", error, error.code)
             self.problem = error
-            log.error("the stops in force cannot be kept over a restart: %s [%s]", error, error.code)
 
 
 def _clean(text: str) -> str:

@@ -43,7 +43,8 @@ class Node:
         self.temperature: float | None = None
         self.witness: Head | None = None
         self.asked_at = float("-inf")
-        self.stops: tuple[Stop, ...] = ()  # in force there, as its status says
+        self.stops: tuple[Stop, ...] = ()  # in force there, as its newest status says
+        self.told = (0, 0)  # start and number of that status
         self.open: set[str] = set()  # tasks whose newest attempt it holds
 
     @property
@@ -171,7 +172,8 @@ class Fleet:
         if status.incarnation < node.incarnation:
             return False
         node.incarnation = max(node.incarnation, status.incarnation)
-        if status.online:
+        if status.online and (status.incarnation, status.seq) >= node.told:
+            node.told = (status.incarnation, status.seq)
             node.stops = status.stops
         changed = node.online and not status.online
         if not status.online:

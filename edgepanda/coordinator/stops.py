@@ -35,6 +35,7 @@ class SiteStops:
         self._site, self._kid, self._send = site, kid, send
         self._bus: Bus | None = None
         self._saying: asyncio.TimerHandle | None = None
+        self._outdated = False  # something of ours is retained on the broker
         self._file = StopsFile(path, on_stop=lambda: None, on_change=self._changed)
 
     @property
@@ -53,9 +54,14 @@ class SiteStops:
             self._send(node.name, self._body(), False)
 
     def say(self) -> None:
-        """Put what is in force on the broker, also where that has forgotten it."""
-        if self.standing and self._bus is not None and self._bus.up:
+        """Put what is in force on the broker, also where that has forgotten it, or remembers what has ended since."""
+        if self._bus is None or not self._bus.up:
+            return
+        if self.standing:
             self._bus.retain(topics.STOP, self._body())
+        elif self._outdated:
+            self._bus.clear(topics.STOP)
+        self._outdated = False
 
     def close(self) -> None:
         """Give up the right to write."""
@@ -106,6 +112,8 @@ class SiteStops:
         if isinstance(message.body, messages.EmergencyStop):
             stop: messages.EmergencyStop = message.body
             self._take(by=message.sender.name, reason=stop.reason, origin=stop.id)
+        elif message.retained:
+            self._outdated = True  # what we have said ourselves: if it is not so any more, `say` takes it away
 
     def _on_plain(self, payload: bytes) -> None:
         self._take(by="", reason=plain_reason(payload), origin="")

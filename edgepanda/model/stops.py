@@ -13,8 +13,14 @@ import msgspec
 MOST_STANDING = 32
 """Stops that are kept apart; what comes on top of that joins the newest, under a new id."""
 
+MOST_PLAIN = 8
+"""Of them, those of one door that nobody has an id for: a stranger who says a thousand things stands as these."""
+
 MOST_RELEASED = 1_000
 """Released ids that are remembered."""
+
+MOST_RELEASED_AT_ONCE = 128
+"""Ids that one release may name: all that can stand at a node, by both their names, twice over."""
 
 LONGEST_REASON = 200
 """Characters of a reason that are kept."""
@@ -46,10 +52,13 @@ class Stops(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stopped(stops: Stops, new: Stop) -> Stops:
-    """With one more stop in force; the same value if it was released before, or stands already."""
+    """With one more stop in force; the same value if it was released before, stands already, or is plain where enough
+    plain ones stand (whoever keeps this value sees to it that a release does not end what it had not seen).
+    """
     if new.origin and (new.origin in stops.released or any(new.origin == each.origin for each in stops.standing)):
         return stops
-    if not new.origin and any(_same_plain(new, each) for each in stops.standing):
+    plain = [] if new.origin else [each for each in stops.standing if not each.origin and each.door == new.door]
+    if len(plain) >= MOST_PLAIN or any(_same_plain(new, each) for each in plain):
         return stops
     standing = (*stops.standing, new)
     if len(standing) > MOST_STANDING:  # whoever saw the old ids and releases them does not release this one
@@ -77,4 +86,4 @@ def plain_reason(payload: bytes) -> str:
 
 
 def _same_plain(one: Stop, other: Stop) -> bool:
-    return (one.door, one.by, one.reason, one.origin) == (other.door, other.by, other.reason, other.origin)
+    return (one.by, one.reason) == (other.by, other.reason)

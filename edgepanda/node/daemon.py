@@ -150,6 +150,7 @@ class NodeDaemon:
         self._cloned = False
         self._recovered = False  # until then nothing is claimed: a claim says what is held
         self._sequence = 0
+        self._told = 0  # statuses of this start
         self._newest_claim = ""
         self._early: list[messages.Lease] = []  # came before the coordinator had answered our claim
         self._background: set[asyncio.Task[Any]] = set()
@@ -274,6 +275,7 @@ class NodeDaemon:
     # what we say
 
     def _status_body(self, online: bool) -> messages.Status:
+        self._told += 1
         return messages.Status(
             id=new_id(),
             online=online,
@@ -281,6 +283,7 @@ class NodeDaemon:
             incarnation=self.journal.incarnation,
             peers=self._site.revision,
             stops=self._emergency.standing,
+            seq=self._told,
         )
 
     def _card_changed(self) -> None:
@@ -440,8 +443,12 @@ class NodeDaemon:
             case messages.Standing():
                 self._emergency.take(body)
             case messages.Release():
-                self._emergency.take_release(body)
-                self._bus.send(topics.REPORT, messages.Ack(id=new_id(), of=(body.id,)), node=self.name)
+                self._spawn(self._release(body))
+
+    async def _release(self, release: messages.Release) -> None:
+        self._emergency.take_release(release)
+        await self._emergency.kept()
+        self._bus.send(topics.REPORT, messages.Ack(id=new_id(), of=(release.id,)), node=self.name)
 
     def _on_ack(self, ack: messages.Ack) -> None:
         self._reporter.acknowledged((*ack.of, *ack.unsupported))
@@ -502,6 +509,7 @@ class NodeDaemon:
         return await self._logs.answer(self.name, converted(params, Logs, "logs"))
 
     async def _status(self, _params: dict[str, Any]) -> dict[str, Any]:
+        await self._emergency.kept()
         return {
             "name": self.name,
             "key": self.identity.kid,

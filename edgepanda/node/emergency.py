@@ -87,6 +87,10 @@ class Emergency:
         task.add_done_callback(self._halting.discard)
         self._attempts.halt()
 
+    async def kept(self) -> None:
+        """Returns once a power cut changes nothing of what is in force."""
+        await self._file.kept()
+
     def close(self) -> None:
         """Write what is not written."""
         self._file.close()
@@ -106,11 +110,13 @@ class Emergency:
     async def _stop(self, params: dict[str, Any]) -> dict[str, Any]:
         asked = converted(params, StopParams, "stop")
         self._file.stop(door="request", by=asked.by, reason=asked.reason, origin=asked.id or new_id())
+        await self.kept()
         return {"stops": msgspec.to_builtins(self.standing)}
 
     async def _release(self, params: dict[str, Any]) -> dict[str, Any]:
         asked = converted(params, ReleaseParams, "release")
         self._check_and_release(asked.ids, asked.by, asked.proof)
+        await self.kept()
         return {"stops": msgspec.to_builtins(self.standing)}
 
     def _check_and_release(self, ids: tuple[str, ...], by: str, proof: str) -> None:

@@ -87,6 +87,7 @@ class Host:
         self._calls = Calls(self._overdue)
         self._ready = asyncio.Event()
         self._hung = False
+        self._hurry = asyncio.Event()  # the next start waits for nothing: a device is to be safe
         self._watch: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._notices: dict[str, tuple[Callable[[Any], None], msgspec.json.Decoder[Any]]] = {
@@ -213,6 +214,7 @@ class Host:
         process = self._process
         if process is None or not self.alive:
             self._hung = True
+            self._hurry.set()
             await self._running_host(REQUEST_WITHIN)
             return
         try:
@@ -220,6 +222,7 @@ class Host:
         except DriverError as error:
             if process.alive and error.code != "timeout":
                 raise
+            self._hurry.set()
             self._kill(process, "it did not answer `safe` in time")
             await self._running_host(REQUEST_WITHIN)
 
@@ -267,7 +270,10 @@ class Host:
             self.restarts += 1
             self.problem = f"the driver host ended; it is started again in {delay:g} s"
             log.warning("%s: %s", self.driver, self.problem)
-            await asyncio.sleep(delay)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._hurry.wait()
+            self._hurry.clear()
             delay = min(BACKOFF_MOST, max(BACKOFF_FIRST, delay * 2))
             await self._restart()
 

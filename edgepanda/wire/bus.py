@@ -31,6 +31,8 @@ LONGEST_RESEND = 30.0  # seconds; the first repetition comes after one
 MOST_PENDING = 10_000  # bodies that wait for an acknowledgement
 ROOM = envelope.LARGEST - 512  # for bodies in one envelope
 MOST_LOGGED = 1_000  # different refusals that are logged
+LONGEST_LOGGED = 400  # characters of one
+LONGEST_TOPIC = 200  # characters below the base; ours have at most 80, MQTT allows 65,535
 
 B = TypeVar("B", bound=messages.Body)
 
@@ -267,7 +269,8 @@ class Bus:
 
     def _take(self, topic: str, payload: bytes, retained: bool) -> None:
         below = topic[len(self._base) :]
-        found = topics.find(below) if topic.startswith(self._base) else None
+        ours = topic.startswith(self._base) and len(below) <= LONGEST_TOPIC  # what is found is remembered
+        found = topics.find(below) if ours else None
         handler, names = self._handlers.get(found.topic.pattern, (None, {})) if found else (None, {})
         if found is None or handler is None or any(getattr(found, kind) != name for kind, name in names.items()):
             self.counts["unknown_topic"] += 1  # some brokers bring what others have subscribed to
@@ -347,7 +350,12 @@ class Bus:
         key = (error.code, sender)
         if key not in self._logged and len(self._logged) < MOST_LOGGED:
             self._logged.add(key)
-            log.warning("dropped a message of %s: %s [%s]", sender, error, error.code)
+            log.warning("dropped a message of %s: %s [%s]", sender, _short(str(error)), error.code)
+
+
+def _short(text: str) -> str:
+    """What a stranger has made as long as he likes, for a log."""
+    return text if len(text) <= LONGEST_LOGGED else f"{text[: LONGEST_LOGGED // 2]} ... {text[-LONGEST_LOGGED // 2 :]}"
 
 
 def _is_plain(raw: bytes) -> bool:

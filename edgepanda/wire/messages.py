@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Card
 from edgepanda.model.head import Head
-from edgepanda.model.stops import Stop
+from edgepanda.model.stops import MOST_RELEASED_AT_ONCE, Stop
 from edgepanda.model.task import Finished, Task
 from edgepanda.trust.peers import PeerList
 from edgepanda.wire.clock import Stamp
@@ -55,7 +55,7 @@ class Standing(Body, frozen=True, kw_only=True, tag="standing"):
 class Release(Body, frozen=True, kw_only=True, tag="release"):
     """These stops of a node end, by an operator's signature (`trust.release`)."""
 
-    ids: tuple[str, ...]
+    ids: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_RELEASED_AT_ONCE)]
     by: str  # the operator's key id
     proof: str
 
@@ -158,6 +158,7 @@ class Status(Body, frozen=True, kw_only=True, tag="status"):
     incarnation: int
     peers: int = 0  # revision of the list of peers that it has
     stops: tuple[Stop, ...] = ()  # in force at the node
+    seq: int = 0  # rises with each status of one start: an older one that is said again tells nothing
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):

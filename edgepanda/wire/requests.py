@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from edgepanda.model.stops import Stop
+from edgepanda.model.stops import MOST_RELEASED_AT_ONCE, Stop
 from edgepanda.model.task import Finished, Limits
 from edgepanda.trust.peers import Peer, Role
 
@@ -152,7 +152,7 @@ class StopParams(Params, frozen=True, kw_only=True):
 class ReleaseParams(Params, frozen=True, kw_only=True):
     """`release` of a node, and of the site: these stops end, by an operator's signature (`trust.release`)."""
 
-    ids: tuple[str, ...]
+    ids: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_RELEASED_AT_ONCE)]
     by: str
     proof: str
 

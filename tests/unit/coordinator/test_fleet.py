@@ -11,6 +11,7 @@ from edgepanda.coordinator.fleet import Fleet, completed
 from edgepanda.coordinator.ledger import NodeRow
 from edgepanda.model.card import Card, Device, offers
 from edgepanda.model.head import Head
+from edgepanda.model.stops import Stop
 from edgepanda.wire import messages
 from edgepanda.wire.clock import Stamp
 from tests.rig.desk import card
@@ -60,6 +61,20 @@ def test_a_later_start_counts_from_its_first_word_and_the_earlier_one_no_more() 
     assert node.online
     assert fleet.status(node, messages.Status(id="s", online=False, boot="b", incarnation=2))
     assert not node.online
+
+
+def test_an_old_status_said_again_does_not_hide_a_stop() -> None:
+    fleet = Fleet([])
+    node = fleet.node("n1", "kid")
+    stop = Stop(id="s", at=1.0, door="site")
+    old = messages.Status(id="1", online=True, boot="b", incarnation=2, seq=1)
+    fleet.status(node, old)
+    fleet.status(node, messages.Status(id="2", online=True, boot="b", incarnation=2, seq=2, stops=(stop,)))
+    for again in (old, messages.Status(id="0", online=True, boot="b", incarnation=1, seq=9)):
+        fleet.status(node, again)
+        assert node.stops == (stop,)
+    fleet.status(node, messages.Status(id="3", online=True, boot="b", incarnation=3, seq=1))
+    assert node.stops == ()
 
 
 def test_a_card_counts_if_it_is_newer() -> None:
