@@ -80,9 +80,11 @@ class Reporter:
         if journaled:
             self.keep(self._journal.record_finished(row.task, row.attempt, result, item))
         else:
-            loop = asyncio.get_running_loop()
-            self._unwritten[report.id] = (loop.time() + PATIENCE, row, result, item)
-            if self._timer is None:
+            loop, heard = asyncio.get_running_loop(), self.bus is not None and self.bus.up
+            self._unwritten[report.id] = (loop.time() + (PATIENCE if heard else 0.0), row, result, item)
+            if not heard:  # nobody can acknowledge it
+                self._write_late()
+            elif self._timer is None:
                 self._timer = loop.call_later(PATIENCE, self._write_late)
         if not self.say(report):
             self._behind = True

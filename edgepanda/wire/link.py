@@ -30,7 +30,9 @@ log = logging.getLogger("edgepanda.wire")
 CONNECT_WITHIN = 5.0  # seconds for TCP, and again for TLS
 ANSWER_WITHIN = 15.0  # seconds for the broker to take us and our subscriptions
 KEEPALIVE = 20  # seconds; a dead connection is noticed within one and a half of these
-FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds between attempts to connect
+FIRST_WAIT, LONGEST_WAIT = 1.0, 5.0  # seconds between attempts: what waits is told within ten of the broker's return
+LONGEST_REFUSED = 60.0  # seconds between attempts where the broker is there and does not want us
+_REFUSED = ("broker_refused", "broker_tls")
 STEADY = 10.0  # seconds after which a connection counts as good and the back-off starts anew
 IN_FLIGHT = 20  # unacknowledged QoS 1 messages; with more, some brokers stand still
 QUEUED = 10_000  # messages that wait for the socket or the in-flight window; further ones are dropped
@@ -47,6 +49,12 @@ class Will(msgspec.Struct, frozen=True):
 
     topic: str
     payload: bytes
+
+
+def longer(wait: float, error: EdgePandaError | None) -> float:
+    """The seconds to the attempt after the next, when the next comes after `wait`. Pure."""
+    refused = error is not None and error.code in _REFUSED
+    return min(wait * 2, LONGEST_REFUSED if refused else LONGEST_WAIT)
 
 
 class Link:
@@ -91,7 +99,7 @@ class Link:
                     wait = FIRST_WAIT
                 self._note(error)
                 await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 jitter, no secret
-                wait = min(wait * 2, LONGEST_WAIT)
+                wait = longer(wait, error)
         finally:
             self._drop()
 

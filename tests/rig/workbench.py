@@ -31,6 +31,7 @@ class Bus:
 
     def __init__(self) -> None:
         self.said: list[Any] = []
+        self.up = True
         self.pending: dict[str, messages.Body] = {}
         self.refuses: Exception | None = None
 

@@ -86,6 +86,15 @@ async def test_an_end_that_waits_is_written_with_its_result_and_closed_by_its_ac
     desk.journal.close()
 
 
+async def test_an_end_that_nobody_can_hear_is_written_at_once(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.bus.up = False
+    report = desk.end("task-0001")
+    await desk.settle()
+    assert [item.id for item in desk.journal.outbox()] == [report.id]
+    desk.journal.close()
+
+
 async def test_an_acknowledgement_that_meets_the_write_leaves_nothing_behind(tmp_path: Path) -> None:
     for turns in range(6):
         desk = Desk(tmp_path / str(turns))

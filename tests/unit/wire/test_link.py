@@ -7,9 +7,10 @@ import socket
 import pytest
 from paho.mqtt.client import MQTTMessage
 
+from edgepanda.errors import EdgePandaError
 from edgepanda.model.broker import parse_broker
 from edgepanda.wire import clock
-from edgepanda.wire.link import Link, LinkError, _no_delay, tls_context
+from edgepanda.wire.link import Link, LinkError, _no_delay, longer, tls_context
 
 
 def link(on_message) -> Link:
@@ -76,3 +77,13 @@ def test_a_stamp_is_of_this_boot_and_later_than_the_one_before():
     assert first.boot == second.boot == clock.boot_id()
     assert first.ms < second.ms
     assert second.ms == pytest.approx(clock.boottime() * 1000, abs=1000)
+
+
+def test_a_broker_that_is_gone_is_tried_every_few_seconds_and_one_that_refuses_every_minute() -> None:
+    waits = []
+    for error in (EdgePandaError("no", code="broker_unreachable"), EdgePandaError("no", code="broker_refused"), None):
+        wait = 1.0
+        for _ in range(10):
+            wait = longer(wait, error)
+        waits.append(wait)
+    assert waits == [5.0, 60.0, 5.0]
