@@ -95,7 +95,10 @@ class SiteStops:
         shown = {names.get(kid, "site"): list(part.ids) for kid, part in asked.parts.items()}
         self._book.decision("stop_released", {"by": sender.name, "because": asked.because, "stops": shown})
 
+        unheard = self._unheard({kid: part.ids for kid, part in asked.parts.items()})
+
         def done() -> None:
+            self._file.release(unheard, sender.name)
             for kid, part in asked.parts.items():
                 if kid == self._kid:
                     self._file.release(part.ids, sender.name)
@@ -105,6 +108,18 @@ class SiteStops:
             answer(self.listed())
 
         return done
+
+    def _unheard(self, asked: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+        """The origins of these stops of nodes that never came here, and that no other node has in force: they are to be
+        remembered as released here too, or a late or repeated message would stop the site anew.
+        """
+        here = {each.origin for each in self.standing}
+        ending: set[str] = set()
+        staying: set[str] = set()
+        for node in self._fleet.nodes.values():
+            for each in node.stops:
+                (ending if each.id in asked.get(node.kid, ()) else staying).add(each.origin)
+        return tuple(sorted(ending - staying - here - {""}))
 
     # what comes in
 
