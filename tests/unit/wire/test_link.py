@@ -81,8 +81,8 @@ def test_a_stamp_is_of_this_boot_and_later_than_the_one_before():
 
 def test_a_broker_that_is_gone_is_tried_every_few_seconds_and_one_that_refuses_every_minute() -> None:
     waits = []
-    for error in (EdgePandaError("no", code="broker_unreachable"), EdgePandaError("no", code="broker_refused"), None):
-        wait = 1.0
+    for code in ("broker_unreachable", "broker_refused", ""):
+        wait, error = 1.0, EdgePandaError("no", code=code, where="here") if code else None
         for _ in range(10):
             wait = longer(wait, error)
         waits.append(wait)
