@@ -122,7 +122,7 @@ def _known(view: TaskView, happened: list[dict[str, Any]]) -> list[tuple[str, st
     if not told:
         return [("known", f"nothing: {ends[-1]['data'].get('node') or 'its node'} has said nothing since")]
     known = dict(told[-1])
-    rows = [("known", "its node was restarted in the middle" if known.get("code") == "restarted" else plain(known))]
+    rows = [("known", _cut_by(known))]
     if not any(e["data"].get("began") for e in ends if e["kind"] == "interrupted"):
         rows = [("known", "its node says that it never began")]
     if known.get("reads") is not None:
@@ -130,6 +130,12 @@ def _known(view: TaskView, happened: list[dict[str, Any]]) -> list[tuple[str, st
     if known.get("unread"):
         rows.append(("reads now", f"nothing: {known['unread']}"))
     return rows
+
+
+def _cut_by(known: dict[str, Any]) -> str:
+    if known.get("code") == "restarted":
+        return "its node was restarted in the middle"
+    return f"it was cut short: {known.get('message') or 'nobody says why'} [{known.get('code', '')}]"
 
 
 def _of_people(happened: list[dict[str, Any]]) -> list[tuple[str, str]]:

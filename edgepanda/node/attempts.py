@@ -287,7 +287,7 @@ class Attempts:
                 raise  # this process ends; its journal says what was open
             return self._not_begun(attempt, stopped(attempt))
         except EdgePandaError as error:
-            return self._failed(attempt, error) if attempt.began else self._not_begun(attempt, error)
+            return await self._failed(attempt, error) if attempt.began else self._not_begun(attempt, error)
         except Exception as error:
             log.exception("attempt %s.%d failed inside the node", *attempt.key)
             failure = EdgePandaError(
@@ -297,7 +297,7 @@ class Attempts:
                 cure="the node's log has the details; report them",
                 details={"unreadable": True},
             )
-            return self._failed(attempt, failure) if attempt.began else self._not_begun(attempt, failure)
+            return await self._failed(attempt, failure) if attempt.began else self._not_begun(attempt, failure)
         finally:
             telling.cancel()
             if turn is not None:
@@ -435,7 +435,7 @@ class Attempts:
         )
         return self._report(attempt, finished)
 
-    def _failed(self, attempt: Attempt, error: EdgePandaError) -> Finished:
+    async def _failed(self, attempt: Attempt, error: EdgePandaError) -> Finished:
         """It began, and ended with an error."""
         left = is_unknown(error) and self._ending and self._devices.attaches(attempt.device)
         if error.details.get("reason") == "exit" or left:
@@ -444,7 +444,9 @@ class Attempts:
             )
         unread = bool(error.details.get("unreadable")) and attempt.task.replay == "unsafe"
         if attempt.why in ("lease_over", "fence_retired", "draining") or is_unknown(error) or unread:
-            return self._interrupted(attempt, error)
+            asks = is_unknown(error) and attempt.task.replay == "unsafe" and not attempt.why and not self._ending
+            known = await read_back(self._devices, attempt.device, *attempt.key) if asks else {}
+            return self._interrupted(attempt, error, known)
         outcome: Outcome = {"timeout": "timed_out", "cancelled": "cancelled"}.get(error.code, "failed")  # type: ignore[assignment]
         code, message = error.code, str(error)
         if attempt.why == "superseded":
@@ -478,9 +480,9 @@ class Attempts:
             self._decline(attempt.task.id, attempt.number, attempt.next_seq(), error)
         return finished
 
-    def _interrupted(self, attempt: Attempt, error: EdgePandaError) -> Finished:
+    def _interrupted(self, attempt: Attempt, error: EdgePandaError, read: dict[str, Any]) -> Finished:
         """Nobody knows how far it came."""
-        known = {"code": error.code, "message": error.message[:LONGEST_TEXT]}
+        known = {"code": error.code, "message": error.message[:LONGEST_TEXT], **read}
         self._interrupt_report(attempt, began=True, known=known)
         return Finished(outcome="failed", code="interrupted", message=error.message)
 
@@ -621,7 +623,7 @@ class Attempts:
         """Say that it was cut short, with what its device reads now."""
         known: dict[str, Any] = {}
         try:
-            known = await read_back(self._devices, row)
+            known = await read_back(self._devices, str(row.device), *row.key)
         except Exception:
             log.exception("%s could not be read back", row.device)
         self._cut_short(row, known)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from edgepanda.node.breaker import FAILURES
 from edgepanda.node.configured import Configured, configured
 from edgepanda.node.devices import Devices
 from edgepanda.node.memory import Memory
+from edgepanda.node.read_back import read_back
 
 RECORDER = Path(__file__).parents[1] / "rig/recorder.py"
 
@@ -106,6 +109,18 @@ async def test_a_device_comes_changes_and_goes(tmp_path: Path) -> None:
             node.devices.action("pan", "move")
         assert await node.become("") == {"tilt": "removed"}
         assert (node.devices._hosts, first.pid) == ({}, None)
+
+
+async def test_a_device_is_read_back_after_its_host_was_killed(tmp_path: Path) -> None:
+    async with bench(tmp_path, servo("pan")) as node:
+        work = asyncio.create_task(node.call("pan", "move", angle=80, speed=1))
+        await asyncio.sleep(0)
+        os.kill(next(iter(node.devices._hosts.values())).pid or 0, signal.SIGKILL)
+        with pytest.raises(DriverError, match="died"):
+            await work
+        known = await read_back(node.devices, "pan", "task-0001", 1)
+        assert set(known["reads"]) >= {"angle", "attached"}
+        assert await read_back(node.devices, "gone", "task-0001", 1) == {}
 
 
 async def test_two_devices_change_pins_with_each_other(tmp_path: Path) -> None:

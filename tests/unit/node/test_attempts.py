@@ -492,6 +492,23 @@ async def test_what_was_cut_short_is_told_with_what_its_device_reads_now(
         assert (bench.attempts.held(), bench.journal.open_attempts()) == ((), [])
 
 
+async def test_a_device_is_read_back_also_when_its_host_died_of_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QuietDevices, "reading_action", lambda *_: "read")
+    with at_bench(tmp_path, monkeypatch) as bench:
+        bench.accept(safe=False)
+        await bench.settle()
+        bench.permit()
+        await bench.settle()
+        await bench.end("died")
+        assert bench.said(messages.Interrupted) == []  # its device is asked
+        bench.world.calls.pop().answer.set_result(CallResult(outcome="succeeded", value={"angle": 12.0}))
+        await bench.settle()
+        known = {"code": "io", "message": "the host died", "reads": {"angle": 12.0}}
+        assert [body.known for body in bench.said(messages.Interrupted)] == [known]
+
+
 async def test_an_end_that_was_not_acknowledged_survives_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
