@@ -96,7 +96,8 @@ def _log(settings: Settings, task_id: str | None, after: int, limit: int) -> Non
             emit(row)
         else:
             text = describe(row["kind"], row["data"] or {}, row["attempt"])
-            say(f"{row['seq']:>7}  {clock(row['at'])}  {row['hash'][:12]}  {row['task'] or '-':<20}  {text}")
+            moment = clock(row["at"], untrusted=bool(row.get("untrusted")))
+            say(f"{row['seq']:>7}  {moment}  {row['hash'][:12]}  {row['task'] or '-':<20}  {text}")
     if more and rows and not settings.json:
         hint(f"There are more: --after {rows[-1]['seq']}")
 

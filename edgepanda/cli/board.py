@@ -99,7 +99,8 @@ class LiveSiteView(SiteView):
 
 def line_of(event: Event) -> str:
     """An event of the site as a line."""
-    return f"{clock(event.at)}  {event.task or '-':<20}  {describe(event.kind, event.data, event.attempt)}"
+    moment = clock(event.at, untrusted=event.untrusted)
+    return f"{moment}  {event.task or '-':<20}  {describe(event.kind, event.data, event.attempt)}"
 
 
 @contextlib.contextmanager

@@ -55,7 +55,7 @@ class JsonLines(Silent):
 
     def event(self, event: Event) -> None:
         """Print it."""
-        emit({key: getattr(event, key) for key in ("seq", "at", "kind", "task", "attempt", "data")})
+        emit({key: getattr(event, key) for key in ("seq", "at", "untrusted", "kind", "task", "attempt", "data")})
 
 
 class Lines:
@@ -77,7 +77,7 @@ class Lines:
             return
         text = describe(event.kind, event.data, event.attempt)
         if event.seq:
-            self.line(f"{clock(event.at)}  {text}")
+            self.line(f"{clock(event.at, untrusted=event.untrusted)}  {text}")
         else:
             self.status(f"              {text}")
 

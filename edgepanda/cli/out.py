@@ -99,11 +99,12 @@ def _inner(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def clock(seconds: float) -> str:
-    """A wall time of today with milliseconds, an older one with its date."""
+def clock(seconds: float, *, untrusted: bool = False) -> str:
+    """A wall time of today with milliseconds, an older one with its date; `~` before one of a clock that nobody set."""
     moment = time.localtime(seconds)
     same_day = moment[:3] == time.localtime()[:3]
-    return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", moment) + f".{int(seconds % 1 * 1000):03d}"
+    shown = time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", moment)
+    return f"{'~' if untrusted else ''}{shown}.{int(seconds % 1 * 1000):03d}"
 
 
 def span(seconds: float) -> str:

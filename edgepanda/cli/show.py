@@ -83,7 +83,8 @@ def _print(view: TaskView, lines: list[str], happened: list[dict[str, Any]]) -> 
             say(f"    | {line}")
     say("  what happened")
     for event in happened:
-        say(f"    {clock(event['at'])}  {describe(event['kind'], event['data'] or {}, event['attempt'])}")
+        moment = clock(event["at"], untrusted=bool(event.get("untrusted")))
+        say(f"    {moment}  {describe(event['kind'], event['data'] or {}, event['attempt'])}")
     for line in advice(view):
         hint(line)
 
@@ -93,11 +94,15 @@ def _head(view: TaskView) -> str:
     return f"{view.id}  {coloured(view.state)}  {' '.join(word for word in place if word)}"
 
 
+def _asked_at(view: TaskView) -> str:
+    return clock(view.created, untrusted="created" in view.untrusted)
+
+
 def _asked(view: TaskView) -> list[tuple[str, str]]:
     limits = msgspec.to_builtins(view.limits)
     return [
         ("why", view.reason),
-        ("asked", f"by {view.by or '?'} ({view.door}), {clock(view.created)}"),
+        ("asked", f"by {view.by or '?'} ({view.door}), {_asked_at(view)}"),
         ("goal", view.goal),
         ("arguments", plain({name: value for name, value in view.args.items() if value is not None})),
         ("constraints", "\n".join(view.constraints)),

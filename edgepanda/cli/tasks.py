@@ -115,7 +115,7 @@ def columns(rows: list[dict[str, Any]], width: int | None) -> tuple[list[str], l
             row["state"],
             row["capability"],
             "/".join(word for word in (row.get("node"), row.get("device")) if word) or "-",
-            span(row["age"]),
+            ("~" if "created" in row.get("untrusted", ()) else "") + span(row["age"]),
             " ".join((row.get("goal") or row.get("reason") or "").split()),
         ]
         for row in rows

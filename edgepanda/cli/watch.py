@@ -78,7 +78,7 @@ def _event(row: dict[str, Any]) -> Event:
     from edgepanda.wire.messages import Event
 
     facts = {key: row[key] for key in ("seq", "at", "kind", "task", "attempt")}
-    return Event(id=str(row["seq"]), data=row["data"] or {}, **facts)
+    return Event(id=str(row["seq"]), data=row["data"] or {}, untrusted=bool(row.get("untrusted")), **facts)
 
 
 def _watch_site(settings: Settings) -> int:

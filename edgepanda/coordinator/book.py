@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ import msgspec
 from edgepanda.coordinator import record as records
 from edgepanda.coordinator.deadlines import ALONE, IN_COMPANY, Now, carried, kept
 from edgepanda.coordinator.ledger import Appended, Event, Ledger, NodeRow
+from edgepanda.coordinator.marks import marked, unmarked
 from edgepanda.coordinator.record import Record
 from edgepanda.errors import EdgePandaError
 from edgepanda.model import states
@@ -145,7 +145,7 @@ class Book:
         reason = states.why(standing.state, event, standing)
         standing = states.step(standing, event)
         after = msgspec.structs.replace(
-            before, standing=standing, **{"reason": reason, "updated": time.time(), **fields}
+            before, standing=standing, **{"reason": reason, **records.updated(before, self._clock()), **fields}
         )
         self.note(live, str(event.kind), after, {**(data or {}), "state": str(standing.state)})
         self._on_change(live)
@@ -159,7 +159,7 @@ class Book:
         else:
             self.live[after.id] = live
         attempt = after.standing.attempt or None
-        self._batch.events.append(Event(kind, after.id, attempt, msgspec.json.encode(data)))
+        self._batch.events.append(Event(kind, after.id, attempt, self._payload(data)))
         self._batch.records[after.id] = after
         self._schedule()
 
@@ -190,8 +190,11 @@ class Book:
 
     def decision(self, kind: str, data: dict[str, Any]) -> None:
         """Record a control decision that belongs to no task."""
-        self._batch.events.append(Event(kind, None, None, msgspec.json.encode(data)))
+        self._batch.events.append(Event(kind, None, None, self._payload(data)))
         self._schedule()
+
+    def _payload(self, data: dict[str, Any]) -> bytes:
+        return marked(data, trusted=self._clock().synchronised)
 
     def count(self, key: str, highest: int, window: int) -> None:
         """Keep a client's counter with this turn's changes."""
@@ -299,15 +302,19 @@ def _guarded(action: Done) -> None:
 
 
 def _published(batch: _Batch, appended: Appended) -> list[messages.Event]:
-    return [
-        messages.Event(
-            id=str(appended.first + place),
-            seq=appended.first + place,
-            at=appended.at,
-            kind=event.kind,
-            task=event.task,
-            attempt=event.attempt,
-            data=msgspec.json.decode(event.payload),
+    published = []
+    for seq, event in enumerate(batch.events, appended.first):
+        data, untrusted = unmarked(event.payload)
+        published.append(
+            messages.Event(
+                id=str(seq),
+                seq=seq,
+                at=appended.at,
+                kind=event.kind,
+                task=event.task,
+                attempt=event.attempt,
+                data=data or {},
+                untrusted=bool(untrusted),
+            )
         )
-        for place, event in enumerate(batch.events)
-    ]
+    return published

@@ -16,7 +16,7 @@ from edgepanda.coordinator.book import Book, Live
 from edgepanda.coordinator.fleet import Fleet, Node, rows_of
 from edgepanda.coordinator.leases import HOLDS, MARGIN, Leases, cancelled
 from edgepanda.coordinator.ledger import Ledger
-from edgepanda.coordinator.moment import Clock
+from edgepanda.coordinator.moment import Clock, clock_synchronised
 from edgepanda.coordinator.peers import PeersFile
 from edgepanda.coordinator.record import Record
 from edgepanda.coordinator.reports import Reports
@@ -71,7 +71,7 @@ class Coordinator:
 
     async def run(self) -> None:
         """Serve. Raises `SecondCoordinatorError`."""
-        await self.ledger.begin_epoch()
+        await self.ledger.begin_epoch(trusted=clock_synchronised())
         self._assemble()
         self.bus.start()
         self._start_ticking()  # limits are kept while the broker is away too

@@ -29,6 +29,7 @@ from edgepanda.coordinator.ledger_rows import (
     TaskRow,
     read_tail,
 )
+from edgepanda.coordinator.marks import marked
 from edgepanda.coordinator.task_filter import SCANNED, Narrow
 from edgepanda.model.head import Head
 from edgepanda.sqlite import Row, Store
@@ -107,10 +108,13 @@ class Ledger:
         """Finish what is queued and close; may be called twice."""
         self._store.close()
 
-    async def begin_epoch(self) -> int:
-        """Commit an `epoch` event and give the new epoch: the last one plus 1, the first is 1."""
+    async def begin_epoch(self, *, trusted: bool = True) -> int:
+        """Commit an `epoch` event and give the new epoch: the last one plus 1, the first is 1.
+
+        `trusted`: somebody has set the clock.
+        """
         epoch = self.epoch + 1
-        event = Event("epoch", None, None, msgspec.json.encode({"epoch": epoch}))
+        event = Event("epoch", None, None, marked({"epoch": epoch}, trusted=trusted))
         await self._store.submit(self._applier, Append(self._now(), (event,), epoch=epoch))
         self.epoch = epoch
         return epoch

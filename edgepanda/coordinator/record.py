@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from edgepanda.coordinator.deadlines import Deadlines
+from edgepanda.coordinator.deadlines import Deadlines, Now
 from edgepanda.coordinator.ledger_rows import TaskRow
 from edgepanda.model.states import ENDED, NEEDS_PERSON, Standing
 from edgepanda.model.task import Finished, Task
@@ -29,6 +31,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     result: Finished | None = None
     code: str = ""
     reason: str = ""
+    untrusted: tuple[str, ...] = ()  # which of `created` and `updated` come from a clock that nobody had set
 
     @property
     def id(self) -> str:
@@ -97,7 +100,19 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             progress=progress,
             ended=self.ended,
             needs_person=standing.state in NEEDS_PERSON,
+            untrusted=self.untrusted,
         )
+
+
+def begun(now: Now) -> dict[str, Any]:
+    """The times of a new record, with their marks."""
+    return {"created": now.wall, "updated": now.wall, "untrusted": () if now.synchronised else ("created", "updated")}
+
+
+def updated(before: Record, now: Now) -> dict[str, Any]:
+    """The time of a record that changes now, with its mark."""
+    kept = tuple(name for name in before.untrusted if name == "created")
+    return {"updated": now.wall, "untrusted": kept if now.synchronised else (*kept, "updated")}
 
 
 def read(row: TaskRow) -> Record:

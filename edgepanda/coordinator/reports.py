@@ -15,7 +15,7 @@ import msgspec
 from edgepanda.coordinator.book import Book, Live
 from edgepanda.coordinator.deadlines import Now, begin, over_before_begin
 from edgepanda.coordinator.leases import Leases, SendTo, retire
-from edgepanda.coordinator.record import Record
+from edgepanda.coordinator.record import Record, begun
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import RETRY_BACKOFF
 from edgepanda.model.ids import digest, is_task_id
@@ -84,10 +84,11 @@ class Reports:
             self._passing("output", output, {"stream": output.stream, "lines": output.lines})
 
     def _passing(self, kind: str, said: messages.Output | messages.Progress, data: dict[str, Any]) -> None:
-        moment = self._clock().wall
-        self._tell(
-            messages.Event(id=said.id, seq=0, at=moment, kind=kind, task=said.task, attempt=said.attempt, data=data)
+        now = self._clock()
+        event = messages.Event(
+            id=said.id, seq=0, at=now.wall, kind=kind, task=said.task, attempt=said.attempt, data=data
         )
+        self._tell(event if now.synchronised else msgspec.structs.replace(event, untrusted=True))
 
     def _acknowledged(self, report: messages.Report, node: str) -> None:
         """When it is on disk. `starting` is answered by its permit or a cancel, and repeated until one arrives."""
@@ -252,9 +253,8 @@ class Reports:
             standing=Standing(state=State.RUNNING, tier=task.tier, replay=task.replay, fence=0, runs=1, max_attempts=1),
             deadlines=begin(task.limits, now),
             digest=digest(task),
-            created=now.wall,
-            updated=now.wall,
             order=self._leases.next_order(),
+            **begun(now),
             node=node,
             reason="a direct command on its own node",
         )

@@ -15,8 +15,9 @@ from edgepanda.coordinator import record as records
 from edgepanda.coordinator.book import Book, Live
 from edgepanda.coordinator.deadlines import Now, begin
 from edgepanda.coordinator.fleet import Fleet
+from edgepanda.coordinator.marks import unmarked
 from edgepanda.coordinator.peers import PeersFile
-from edgepanda.coordinator.record import Record
+from edgepanda.coordinator.record import Record, begun
 from edgepanda.coordinator.rename import check_waiting, rename
 from edgepanda.coordinator.stops import SiteStops
 from edgepanda.coordinator.submit import accept
@@ -239,9 +240,8 @@ class Requests:
             ),
             deadlines=begin(task.limits, now),
             digest=submitted,
-            created=now.wall,
-            updated=now.wall,
             order=self._next_order(),
+            **begun(now),
         )
         live = self._book.add(record, Happening(kind=Kind.SUBMITTED), {"task": msgspec.to_builtins(task)})
         self._book.then(lambda: self._answer_submit(live, answer), refuse)
@@ -349,9 +349,9 @@ class Requests:
         rows: list[dict[str, Any]] = []
         size = 0
         for event in found:
-            data = msgspec.json.decode(event.payload) if event.payload is not None else None
-            row = {"seq": event.seq, "at": event.at, "kind": event.kind, "task": event.task}
-            row |= {"attempt": event.attempt, "data": data, "hash": event.hash}
+            data, untrusted = unmarked(event.payload)
+            row: dict[str, Any] = {"seq": event.seq, "at": event.at, "untrusted": untrusted}
+            row |= {"kind": event.kind, "task": event.task, "attempt": event.attempt, "data": data, "hash": event.hash}
             size += len(event.payload or b"") + 300
             if rows and size > MOST_BYTES:
                 break
@@ -513,6 +513,7 @@ def _brief(record: Record) -> dict[str, Any]:
         "created": shown.created,
         "updated": shown.updated,
         "age": round(max(0.0, time.time() - shown.created), 1),
+        "untrusted": shown.untrusted,
         "attempt": shown.attempt,
         "reason": shown.reason[:LONGEST_REASON],
         "code": shown.code,

@@ -69,6 +69,7 @@ class Event(Body, frozen=True, kw_only=True, tag="event"):
     task: str | None = None
     attempt: int | None = None
     data: dict[str, Any] = {}
+    untrusted: bool = False  # nobody had set the clock that `at` comes from
 
 
 class Lease(Body, frozen=True, kw_only=True, tag="lease"):

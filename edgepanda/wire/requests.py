@@ -217,6 +217,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     progress: str = ""
     ended: bool = False
     needs_person: bool = False
+    untrusted: tuple[str, ...] = ()  # which of `created` and `updated` come from a clock that nobody had set
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

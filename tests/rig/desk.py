@@ -56,6 +56,7 @@ class Desk:
         self.folder = folder
         self.now = 1_000.0
         self.boot = "boot"
+        self.synchronised = True
         self.wall_shift = 0.0  # seconds that the wall clock has jumped
         self.sent: list[tuple[str, Any, bool]] = []
         self.acknowledged: list[str] = []
@@ -114,7 +115,9 @@ class Desk:
         )
 
     def moment(self) -> Now:
-        return Now(boottime=self.now, boot=self.boot, wall=1.7e9 + self.now + self.wall_shift, synchronised=True)
+        return Now(
+            boottime=self.now, boot=self.boot, wall=1.7e9 + self.now + self.wall_shift, synchronised=self.synchronised
+        )
 
     def _changed(self, live: Live) -> None:
         self.leases.follow(live)

@@ -27,7 +27,6 @@ ALLOWED = {
     "edgepanda/coordinator/requests.py:_brief": "a task's age in a list, for people",
     "edgepanda/node/breaker.py:Breakers.failed": "when the next trial is, for people; it has another clock",
     # what is kept so that it can be shown to people
-    "edgepanda/coordinator/book.py:Book.change": "when a task changed, for people; nothing is ordered or ended by it",
     "edgepanda/coordinator/ledger.py:Ledger.__init__": "the time in an event, for people; the chain orders events",
     "edgepanda/coordinator/ledger.py:Ledger.open": "the same",
     "edgepanda/node/attempt.py:new_row": "when an attempt changed, for people",
