@@ -206,3 +206,23 @@ def faked_time(offset: str) -> dict[str, str]:
     shown = subprocess.run(["faketime", "-f", offset, "env"], check=True, capture_output=True, text=True).stdout
     lines = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
     return {name: lines[name] for name in ("LD_PRELOAD", "FAKETIME")}
+
+
+class WallClocks:
+    """The wall clocks of processes that get `environment`, moved while these run; their other clocks are left alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "wall-clocks"
+        self.jump("+0")
+        self.environment = {
+            "LD_PRELOAD": faked_time("+0")["LD_PRELOAD"],
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+
+    def jump(self, offset: str) -> None:
+        """From now on they are so far off, such as `+365d`; a reader never sees half of it."""
+        new = self._file.with_suffix(".new")
+        new.write_text(offset + "\n")
+        new.replace(self._file)
