@@ -56,6 +56,7 @@ class Driver:
     version: ClassVar[str] = "1"
     remembers: ClassVar[bool] = False
     attaches: ClassVar[bool] = False
+    silence: ClassVar[float] = 0.0
     ends_within: float = 2.0
     """Seconds that a cancelled call may take to end once it noticed; `open` may set it for its device."""
     Config: ClassVar[type[msgspec.Struct]] = NoConfig
@@ -80,7 +81,14 @@ class Driver:
         """What this driver is and can do."""
         actions = {name: bound.spec for name, bound in cls._bound.items()}
         return Description(
-            VERSION, cls.name, cls.version, actions, struct_schema(cls.Config), cls.remembers, cls.attaches
+            VERSION,
+            cls.name,
+            cls.version,
+            actions,
+            struct_schema(cls.Config),
+            cls.remembers,
+            cls.attaches,
+            cls.silence,
         )
 
     @classmethod

@@ -105,7 +105,8 @@ class Description(Value, frozen=True):
 
     `device` is the JSON Schema of a device's configuration. With `remembers` the node keeps the last `state` values
     of each device durably and hands them back at `open` as `known`. With `attaches` a call of the same task, attempt
-    and work directory joins what an earlier one began, so the node repeats it after the host's death.
+    and work directory joins what an earlier one began, so the node repeats it after the host's death. With `silence`
+    (seconds) the host tells something at least that often while a call runs; if it does not, it is killed.
     """
 
     contract: int
@@ -115,6 +116,7 @@ class Description(Value, frozen=True):
     device: JsonSchema
     remembers: bool = False
     attaches: bool = False
+    silence: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
 
 class Probe(Value, frozen=True):

@@ -27,6 +27,9 @@ log = logging.getLogger("edgepanda.stops")
 WRITE_AGAIN = 1.0
 """Seconds between two writes of further stops; the first one in force, and a release, are written at once."""
 
+AFTERWARDS = 0.002
+"""Seconds after which a change is written and told: what `on_stop` has begun goes first."""
+
 UNSEEN = 60.0
 """Seconds before a release within which a plain stop that added nothing counts: whoever releases may not know of it."""
 
@@ -35,7 +38,7 @@ LONGEST_NAME = 64
 
 class StopsFile:
     """The value of `model.stops`, kept. `on_stop` is called at each new stop before it is written: nothing is faster
-    than to act; `on_change` after each change. Written on a thread of its own: a disk that is blocked holds up nothing.
+    than to act; `on_change` soon after changes. Written on a thread of its own: a blocked disk holds up nothing.
 
     Whoever may publish can say as many stops as he likes. All of them hold, and few of them cost something: of those
     that add nothing only the newest is remembered, and stands by itself once a release has ended the others.
@@ -50,6 +53,7 @@ class StopsFile:
         self._thread: ThreadPoolExecutor | None = None
         self._writing = False
         self._timer: asyncio.TimerHandle | None = None
+        self._telling: asyncio.TimerHandle | None = None
         self._written_at = float("-inf")
         self._settled = asyncio.Event()
         self._settled.set()
@@ -81,8 +85,8 @@ class StopsFile:
         after = stopped(self.stops, new)
         if after is not self.stops:
             self.stops = after
-            log.error("EMERGENCY STOP by %s (%s): %s", new.by or "somebody", door, new.reason or "no reason given")
             self._on_stop()
+            log.error("EMERGENCY STOP by %s (%s): %s", new.by or "somebody", door, new.reason or "no reason given")
             self._changed()
         elif not origin:
             self._unseen = (time.monotonic(), new)
@@ -115,8 +119,9 @@ class StopsFile:
 
     def close(self) -> None:
         """Write what is not written, and give up the right to."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._telling):
+            if timer is not None:
+                timer.cancel()
         if self._thread is not None:
             self._thread.shutdown()
         if self.stops != self._kept:
@@ -126,6 +131,11 @@ class StopsFile:
 
     def _changed(self) -> None:
         self._write_soon()
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(AFTERWARDS, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = None
         self._on_change()
 
     def _write_soon(self) -> None:
@@ -138,7 +148,7 @@ class StopsFile:
             self._settled.clear()
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(max(due, loop.time()), self._write)
+        self._timer = loop.call_at(max(due, loop.time() + AFTERWARDS), self._write)
 
     def _write(self) -> None:
         loop = asyncio.get_running_loop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-LONGEST = 30.0 + float(os.environ.get("EDGEPANDA_AWAY", "0"))  # seconds that one coroutine may take
+LONGEST = 30.0  # seconds that one coroutine may take
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -112,6 +112,43 @@ class Calls:
         self.settle(running, error, None if error else answer.result())
 
 
+class Silence:
+    """While calls run, and only then, a host must tell something every so often, if its driver says so."""
+
+    def __init__(self, calls: Calls, kill: Callable[[HostProcess, str], None]) -> None:
+        """`kill` is told of a host that was silent for too long, and why; it knows which host runs now."""
+        self._calls, self._kill = calls, kill
+        self._timer: asyncio.TimerHandle | None = None
+        self._process: HostProcess | None = None  # that the timer is for
+
+    def watch(self, process: HostProcess, limit: float) -> None:
+        """A call was sent; `limit` in seconds, 0 for none."""
+        if self._process is not process:  # a fresh one
+            self.close()
+            self._process = process
+        if limit and self._timer is None and self._calls.all():
+            process.heard = asyncio.get_running_loop().time()  # what it owes begins now
+            self._set(process, limit)
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set(self, process: HostProcess, limit: float) -> None:
+        self._timer = asyncio.get_running_loop().call_at(process.heard + limit, self._look, process, limit)
+
+    def _look(self, process: HostProcess, limit: float) -> None:
+        self._timer = None
+        if not self._calls.all():
+            return
+        if asyncio.get_running_loop().time() < process.heard + limit:
+            self._set(process, limit)
+        else:
+            self._kill(process, f"it told nothing for {limit:g} s while a call ran")
+
+
 def _stop_timer(running: Running) -> None:
     if running.timer is not None:
         running.timer.cancel()

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -48,6 +49,7 @@ class HostProcess:
     ) -> None:
         self.pid = child.pid
         self.garbage = 0
+        self.heard = asyncio.get_running_loop().time()  # when it last told anything, by the loop's clock
         self.last_words: deque[str] = deque(maxlen=5)
         self._loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[None] = self._loop.create_future()
@@ -106,6 +108,15 @@ class HostProcess:
     def alive(self) -> bool:
         """Whether the process runs."""
         return not self.exited.done()
+
+    @property
+    def suspended(self) -> bool:
+        """Whether somebody has stopped the process (SIGSTOP, a debugger), so that it answers nothing."""
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_bytes()
+        except OSError:
+            return False
+        return stat.rpartition(b") ")[2][:1] in (b"T", b"t")
 
     def send(self, method: str, params: object) -> tuple[int, asyncio.Future[msgspec.Raw]]:
         """Writes a request; the future gives its undecoded result or raises its `DriverError`.
@@ -190,6 +201,7 @@ class HostProcess:
             self._received(data)
 
     def _received(self, data: bytes) -> None:
+        self.heard = self._loop.time()
         before = self._lines.overlong
         for line in self._lines.feed(data):
             self._line(line)

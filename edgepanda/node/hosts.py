@@ -38,7 +38,7 @@ from edgepanda.drivers.contract import (
     SafeParams,
     State,
 )
-from edgepanda.node.host_calls import Calls, OnProgress, Running
+from edgepanda.node.host_calls import Calls, OnProgress, Running, Silence
 from edgepanda.node.host_lock import lock_path, take_lock
 from edgepanda.node.host_process import HostProcess, decode_result
 
@@ -87,6 +87,7 @@ class Host:
         self._calls = Calls(self._overdue)
         self._ready = asyncio.Event()
         self._hung = False
+        self._silence = Silence(self._calls, self._kill)
         self._hurry = asyncio.Event()  # the next start waits for nothing: a device is to be safe
         self._watch: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -188,6 +189,7 @@ class Host:
         )
         running = Running(params, on_progress)
         self._calls.send(process, running)
+        self._silence.watch(process, self._description.silence if self._description is not None else 0.0)
         raw = await running.future
         result: CallResult = decode_result(raw, CallResult, f"{device}.{action}")
         return result
@@ -218,7 +220,7 @@ class Host:
             await self._running_host(REQUEST_WITHIN)
             return
         try:
-            await process.request("safe", SafeParams(device), CANCEL_WITHIN)
+            await process.request("safe", SafeParams(device), 0.0 if process.suspended else CANCEL_WITHIN)
         except DriverError as error:
             if process.alive and error.code != "timeout":
                 raise
@@ -234,6 +236,7 @@ class Host:
                 await self._watch
         for task in list(self._tasks):
             task.cancel()
+        self._silence.close()
         await self._end_process()
         self._calls.fail("the driver host was closed")
 
@@ -305,6 +308,7 @@ class Host:
             await process.request("safe", SafeParams(), EXIT_WITHIN)
         self._hung = False
         self._calls.send_again(process)
+        self._silence.watch(process, self._description.silence if self._description is not None else 0.0)
 
     @property
     def _attaches(self) -> bool:

@@ -18,7 +18,7 @@ import pytest
 
 from edgepanda.drivers.contract import CallResult, DriverError
 from edgepanda.drivers.process import record_of, runs
-from edgepanda.node import host_lock
+from edgepanda.node import host_lock, hosts
 from edgepanda.node.host_lock import lock_path, take_lock
 from edgepanda.node.host_process import HostProcess
 from edgepanda.node.hosts import Host
@@ -140,6 +140,68 @@ async def test_safe_that_is_not_answered_is_done_by_a_fresh_host(tmp_path: Path)
         assert states == [("a", {"safe": True})]
         assert host.restarts == 1
         assert (await refusal(call)).code == "io"
+
+
+async def test_the_safe_state_waits_for_no_back_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "BACKOFF_FIRST", 3600.0)
+    monkeypatch.setattr(hosts, "BACKOFF_MOST", 3600.0)
+    states: list[Any] = []
+    async with running(tmp_path, on_state=lambda *told: states.append(told)) as host:
+        await host.open("a", {})
+        os.kill(host.pid or 0, signal.SIGKILL)
+        await until(lambda: host.restarts == 1 and host.alive)
+        os.kill(host.pid or 0, signal.SIGKILL)  # the next start would be in an hour
+        await until(lambda: host.restarts == 2)
+        states.clear()
+        await host.safe()
+        assert states == [("a", {"safe": True})]
+
+
+async def test_a_host_that_somebody_has_stopped_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "CANCEL_WITHIN", 3600.0)
+    states: list[Any] = []
+    async with running(tmp_path, on_state=lambda *told: states.append(told)) as host:
+        await host.open("a", {})
+        os.kill(host.pid or 0, signal.SIGSTOP)
+        await until(lambda: host._process is not None and host._process.suspended)
+        await host.safe()
+        assert states == [("a", {"safe": True})]
+
+
+SILENT = """
+import signal, os
+from edgepanda.drivers.base import Driver, action
+from edgepanda.drivers.context import Context
+class Quiet(Driver):
+    name = "quiet"
+    silence = 0.5
+    @action(tier=0, replay="safe")
+    def talk(self, ctx: Context) -> int:
+        \"\"\"Tells something now and then, for longer than the limit\"\"\"
+        for _ in range(8):
+            ctx.progress(0.5)
+            ctx.wait(0.1)
+        return 1
+    @action(tier=0, replay="safe")
+    def hang(self, ctx: Context) -> int:
+        \"\"\"Stops in mid-move\"\"\"
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return 1
+"""
+
+
+async def test_a_host_that_is_silent_for_longer_than_its_driver_says_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "quiet.py").write_text(SILENT)
+    async with running(tmp_path, str(tmp_path / "quiet.py")) as host:
+        await host.open("a", {})
+        assert (await host.call("a", "talk", {}, task="t", attempt=1, timeout=20)).outcome == "succeeded"
+        assert host.restarts == 0
+        failed = await refusal(host.call("a", "hang", {}, task="t", attempt=2, timeout=3600))
+        assert (failed.code, "told nothing for 0.5 s" in str(failed)) == ("io", True)
+        await until(lambda: host.restarts == 1 and host.alive)
+        assert (await host.call("a", "talk", {}, task="t", attempt=3, timeout=20)).outcome == "succeeded"
 
 
 async def test_a_host_that_dies_is_restarted_and_its_calls_fail(tmp_path: Path) -> None:

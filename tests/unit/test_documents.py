@@ -276,16 +276,6 @@ def test_a_file_system_without_hard_links_works(path: Path, monkeypatch: pytest.
     assert names(path) == ["shed"]
 
 
-def test_a_document_that_is_too_large_is_damaged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(path, "a")
-    put(path, "b")
-    monkeypatch.setattr("edgepanda.documents.MAX_BYTES", path.stat().st_size - 1)
-    with Documents(path) as documents:
-        assert documents.notice is not None
-        assert documents.notice.code == "document_damaged"
-    assert names(path) == ["a"]
-
-
 def test_a_document_is_found_by_its_number_after_reopening(tmp_path: Path) -> None:
     with Documents(tmp_path / "d.json", exclusive=True) as documents:
         documents.table("t").upsert(Document({"a": 1}, doc_id=7))

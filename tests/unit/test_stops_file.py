@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,9 @@ async def test_a_flood_of_plain_stops_costs_what_a_few_of_them_do(tmp_path: Path
     kept = Kept(tmp_path)
     for number in range(10_000):
         kept.file.stop(door="site", reason=f"flood {number}")
-    assert (len(kept.ids()), kept.acted, kept.changed) == (MOST_PLAIN, MOST_PLAIN, MOST_PLAIN)
+    assert (len(kept.ids()), kept.acted) == (MOST_PLAIN, MOST_PLAIN)
+    await until(lambda: kept.changed)
+    assert kept.changed == 1  # told together
     kept.file.stop(door="input", by="button")
     kept.file.stop(door="site", by="me", reason="in earnest", origin="o1")
     assert kept.acted == MOST_PLAIN + 2
@@ -69,8 +72,7 @@ async def test_a_disk_that_is_blocked_holds_up_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "stops.json.new")  # whoever opens it to write waits for a reader
     kept = Kept(tmp_path)
     kept.file.stop(door="site", reason="now")
-    for _ in range(10):
-        await asyncio.sleep(0)  # the write has begun, and the loop goes on
+    await until(lambda: kept.changed)  # the write has begun, and the loop goes on
     kept.file.stop(door="site", reason="and again")
     assert kept.acted == 2
     reading = asyncio.create_task(asyncio.to_thread(_read, tmp_path / "stops.json.new"))
@@ -79,6 +81,11 @@ async def test_a_disk_that_is_blocked_holds_up_nothing(tmp_path: Path) -> None:
     again = Kept(tmp_path)
     assert [each.reason for each in again.file.stops.standing] == ["now", "and again"]
     again.file.close()
+
+
+async def until(holds: Callable[[], Any]) -> None:
+    while not holds():  # noqa: ASYNC110 a timer sets no event of ours
+        await asyncio.sleep(0)
 
 
 def _read(path: Path) -> Any:
