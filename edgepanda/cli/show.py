@@ -155,7 +155,7 @@ def result_rows(view: TaskView) -> list[tuple[str, str]]:
 
     result = view.result
     rows = [("code", view.code)]
-    if result is None or not result.message:  # a message has its own next step
+    if view.state != "uncertain" and (result is None or not result.message):  # they have a next step of their own
         rows.append(("next", usual_cure(view.code)))
     if result is None:
         return [*rows, ("criteria", "\n".join(view.criteria))]

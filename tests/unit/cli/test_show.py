@@ -10,7 +10,14 @@ from edgepanda.cli.show import _print
 from edgepanda.wire.requests import TaskView
 
 VIEW = TaskView(
-    id="task-0001", state="uncertain", capability="servo.move", device="pan", node="n1", created=0.0, updated=0.0
+    id="task-0001",
+    state="uncertain",
+    capability="servo.move",
+    device="pan",
+    node="n1",
+    code="lost",
+    created=0.0,
+    updated=0.0,
 )
 RESTARTED = {"code": "restarted", "reads": {"angle": 12.0}}
 
@@ -54,6 +61,7 @@ def test_what_is_known_of_an_uncertain_task(
 ) -> None:
     _print(VIEW, [], happened)
     printed = "".join(capsys.readouterr())
+    assert "shows which are away" not in printed
     for text in [*told, 'edgepanda resolve task-0001 --as succeeded|failed|retry --because "..."']:
         assert text in printed
 
