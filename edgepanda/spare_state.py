@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import logging
 import os
 import shutil
@@ -24,6 +25,7 @@ log = logging.getLogger("edgepanda.node")
 
 UNWRITABLE = frozenset({"storage_readonly", "storage_full", "storage_unwritable"})
 ROOM = 1024 * 1024  # bytes that a disk must take before it counts as writable again
+_KEY = "keys/node.key"  # whose the folder is: a new site in the same place has another
 _DOCUMENTS = ("node-peers.json", "stops.json", "positions.json", "hardware.json")
 
 
@@ -35,13 +37,14 @@ def fill(home: Path, name: str) -> Path:
     folder = spare_folder(home)
     _check_unused(home / name)
     try:
-        if _ours(folder):
+        if _ours(folder) and _of_this_node(folder, home):
             return folder
         fresh = folder.with_name(f"{folder.name}.{os.getpid()}")
         fresh.mkdir(mode=0o700)
         for each in (name, f"{name}-wal", *_generations()):
             with contextlib.suppress(FileNotFoundError):
                 write_durably(fresh / each, (home / each).read_bytes())
+        write_durably(fresh / "owner", _owner(home))
         fresh.replace(folder)
     except OSError as error:
         raise from_os_error(error, folder, "work in memory") from error
@@ -55,7 +58,7 @@ def bring_back(home: Path, name: str, file_format: Format) -> None:
     """
     folder = spare_folder(home)
     try:
-        if not _ours(folder):
+        if not (_ours(folder) and _of_this_node(folder, home)):
             return
     except OSError:
         return  # a stranger's, who must not keep a node from its own disk
@@ -97,6 +100,21 @@ def _ours(folder: Path) -> bool:
     if seen.st_uid != os.geteuid() or seen.st_mode & 0o170077 != 0o040000:
         raise PermissionError(errno.EPERM, "another user has taken this name")
     return True
+
+
+def _owner(home: Path) -> bytes:
+    return hashlib.sha256(_read(home / _KEY) or b"").hexdigest().encode()
+
+
+def _of_this_node(folder: Path, home: Path) -> bool:
+    """Whether it was filled for the key that is here; what was kept for another is put aside, and used by nobody."""
+    if _read(folder / "owner") == _owner(home):
+        return True
+    aside = folder.with_name(f"{folder.name}.aside")
+    shutil.rmtree(aside, ignore_errors=True)
+    folder.replace(aside)
+    log.warning("what was kept in memory for another node in the place of this one is in %s", aside)
+    return False
 
 
 def _read(path: Path) -> bytes | None:

@@ -2,7 +2,7 @@
 after, the chain holds, and what cannot be used is said and left as it is.
 
 A power cut leaves any prefix of what was being written, or a part of it as rubbish. By default some bytes are tried;
-`EDGEPANDA_EVERY_BYTE=1 pytest -n0 tests/unit/test_cut_files.py` tries all of them (minutes).
+`EDGEPANDA_EVERY_BYTE=1 pytest -n0 tests/unit/test_cut_files.py` tries all of them (half an hour).
 """
 
 from __future__ import annotations

@@ -122,6 +122,22 @@ def test_a_process_that_has_the_state_open_keeps_it(home: Path) -> None:
     first.journal.close()
 
 
+def test_what_was_kept_for_another_node_in_the_same_place_is_put_aside(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    used(home)
+    with read_only(home, files=True):
+        open_state(home).journal.close()
+    (home / "journal.db").unlink()
+    (home / "keys").mkdir()
+    (home / "keys" / "node.key").write_text("a new one")
+    state = open_state(home)
+    assert (state.problem, state.journal.open_attempts(), state.journal.incarnation) == (None, [], 1)
+    assert "another node" in caplog.text
+    assert not spare_folder.spare_folder(home).exists()
+    state.journal.close()
+
+
 def test_a_folder_that_a_stranger_has_made_in_memory_is_not_used(home: Path) -> None:
     used(home)
     spare_folder.spare_folder(home).symlink_to(home.parent)
