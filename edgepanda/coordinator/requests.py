@@ -41,8 +41,7 @@ MOST_SHOWN = 20  # tasks of a kind in a digest
 LONGEST_REASON = 300  # characters of a reason in a list
 VERIFY_WAIT = 1.0  # seconds for the witnesses' answer
 MOST_WAITS = 1_000  # answers to `task.wait` that are held back for one client
-MOST_VERIFIES = 1  # checks of the whole ledger that run for one client
-_MOST_OPEN = {"task.wait": MOST_WAITS, "ledger.verify": MOST_VERIFIES}
+_MOST_OPEN = {"task.wait": MOST_WAITS}
 
 Answer = Callable[[Any], None]
 Refuse = Callable[[EdgePandaError], None]
@@ -76,6 +75,8 @@ class Requests:
         self._ask_witnesses, self._peers_changed = ask_witnesses, peers_changed
         self._held: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
         self._waiting: set[tuple[str, str]] = set()
+        self._check_turn = asyncio.Lock()  # one check of the whole ledger at a time
+        self._next_check: list[tuple[Answer, Refuse]] = []  # who gets the answer of the one that has not begun
         self._open: Counter[tuple[str, str]] = Counter()  # how many of a client's requests wait, by method
         self._answered: OrderedDict[tuple[str, str], messages.Reply] = OrderedDict()
         self._background: set[asyncio.Task[None]] = set()
@@ -443,21 +444,28 @@ class Requests:
         )
 
     def _verify(self, _p: requests.NoParams, _sender: Peer, answer: Answer, refuse: Refuse) -> None:
-        async def verify() -> None:
+        """All who ask before a check begins share it: one at a time runs, whoever asks, and however often."""
+        self._next_check.append((answer, refuse))
+        if len(self._next_check) == 1:
+            task = asyncio.create_task(self._check_ledger())
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+
+    async def _check_ledger(self) -> None:
+        async with self._check_turn:
             self._ask_witnesses()
             await asyncio.sleep(VERIFY_WAIT)
+            asking, self._next_check = self._next_check, []
             witnesses = self._fleet.witnesses()
             try:
                 found = await asyncio.to_thread(self._book.ledger.verify, witnesses=list(witnesses.values()))
             except Exception as error:
                 typed = error if isinstance(error, EdgePandaError) else None
-                refuse(typed or _fault(f"the check failed: {error}", "ledger.verify"))
+                for _, refuse in asking:
+                    refuse(typed or _fault(f"the check failed: {error}", "ledger.verify"))
                 return
-            answer({**msgspec.to_builtins(found), "witnesses": msgspec.to_builtins(witnesses)})
-
-        task = asyncio.create_task(verify())
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+            for answer, _ in asking:
+                answer({**msgspec.to_builtins(found), "witnesses": msgspec.to_builtins(witnesses)})
 
     def _list_stops(self, _p: requests.NoParams, _sender: Peer, answer: Answer, _refuse: Refuse) -> None:
         answer(self._stops.listed())
