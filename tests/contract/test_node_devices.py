@@ -113,7 +113,7 @@ async def test_a_device_comes_changes_and_goes(tmp_path: Path) -> None:
 
 async def test_a_device_is_read_back_after_its_host_was_killed(tmp_path: Path) -> None:
     async with bench(tmp_path, servo("pan")) as node:
-        work = asyncio.create_task(node.call("pan", "move", angle=80, speed=1))
+        work = asyncio.create_task(node.call("pan", "move", angle=80, speed=8))
         await asyncio.sleep(0)
         os.kill(next(iter(node.devices._hosts.values())).pid or 0, signal.SIGKILL)
         with pytest.raises(DriverError, match="died"):
