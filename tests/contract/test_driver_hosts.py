@@ -188,6 +188,7 @@ class Quiet(Driver):
     def hang(self, ctx: Context) -> int:
         \"\"\"Stops in mid-move\"\"\"
         os.kill(os.getpid(), signal.SIGSTOP)
+        ctx.wait(60)  # this thread may go on for a moment
         return 1
 """
 
