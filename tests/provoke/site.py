@@ -26,7 +26,9 @@ WORK = {
     "work.sorry": ("""echo '{"outcome": "failed", "narrative": "too dark"}' >result.json""", ""),
     "work.empty": ("""echo '{"outcome": "succeeded"}' >result.json""", 'required_outputs = ["*.pdf"]'),
 }
-CONFIG = f'\n[devices.moody]\ndriver = "{MOODY}"\n' + "".join(
+# one that fails three times in a row is left alone for a while, so each kind of failure has a device of its own
+MOODS = ("moody", "cross", "glum")
+CONFIG = "".join(f'\n[devices.{name}]\ndriver = "{MOODY}"\n' for name in MOODS) + "".join(
     f'\n[capabilities."{name}"]\nargv = ["sh", "-c", {json.dumps(script)}]\ntier = 0\nreplay = "safe"\n{more}\n'
     for name, (script, more) in {**WORK, "work.long": ("exec sleep 30", "")}.items()
 )
@@ -54,8 +56,8 @@ def done(person: Person, *words: str) -> Ended:
 
 for _code, _words in {
     "interlock": ("moody.fail", "interlock"),
-    "io": ("moody.crash",),
-    "failed": ("moody.give_up",),
+    "io": ("cross.crash",),
+    "failed": ("glum.give_up",),
     "timeout": ("work.slow",),
     "exit_status": ("work.bad",),
     "no_result": ("work.silent",),
