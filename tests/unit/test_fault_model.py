@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from tests.faults.command import PLANTED, PLANTS
 from tests.faults.model import Final, Model
 from tests.faults.schedule import QUIET, schedule
 
@@ -92,3 +93,7 @@ def test_a_seed_gives_the_same_faults_and_one_victim_has_one_at_a_time() -> None
     for victim in ("broker", "coordinator", "one", "two"):
         own = [f for f in faults if f.victim == victim and f.kind in ("kill", "pause")]
         assert all(a.at + a.lasts < b.at for a, b in itertools.pairwise(own))
+
+
+def test_each_planted_fault_has_its_seed() -> None:
+    assert set(PLANTS) == {path.stem for path in PLANTED.glob("*.py")} - {"sitecustomize"}
