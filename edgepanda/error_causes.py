@@ -140,12 +140,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
         "a card that changed meanwhile",
     ),
     "not_allowed": ("a node's key is used for an operator's request", "the operator was removed from the site"),
-    "not_let_in": (
-        "no operator has let the node in yet",
-        "the coordinator does not run",
-        "its key was made anew",
-        "its journal was lost, so that it counts its starts from 1 again",
-    ),
+    "not_let_in": ("no operator has let the node in yet", "the coordinator does not run", "its key was made anew"),
     "no_answer": (
         "the coordinator does not run",
         "it serves another site than [site] names",

@@ -63,7 +63,6 @@ class Coordinator:
         self._tick: asyncio.TimerHandle | None = None
         self._acks: dict[str, list[str]] = {}
         self._events: list[messages.Event] = []
-        self._started_over: set[str] = set()  # nodes of which that was said
         self._serving = False
         self._rival: messages.Presence | None = None
         self._challenge = ""  # the one that we have sent
@@ -308,7 +307,6 @@ class Coordinator:
     def _on_claim(self, message: Message) -> None:
         node, claim = self._node(message), message.body
         if not self.fleet.claim(node, claim, boottime(), self.ledger.epoch):
-            self._warn_of_start(node, claim, message.sender.key)
             return
         if node.incarnation != node.claimed:
             node.claimed = node.incarnation
@@ -318,18 +316,6 @@ class Coordinator:
         self._acknowledge(node.name, claim.id)  # with our head, which the node holds against what it has seen
         self.leases.renew(node, claim.held, resend=True)
         self.book.before_flush(self.leases.match)
-
-    def _warn_of_start(self, node: Node, claim: messages.Claim, key: str) -> None:
-        """Once: who claims as an earlier start than the newest is a node without its journal, or a copy of it."""
-        start = claim.stamp.incarnation
-        if claim.epoch != self.ledger.epoch or start >= node.incarnation or node.name in self._started_over:
-            return
-        self._started_over.add(node.name)
-        log.warning(
-            "%s says that this is its start %d, and start %d was heard: it has lost its journal, or it is a copy. "
-            "If it has lost it: edgepanda nodes add %s %s",
-            *(node.name, start, node.incarnation, node.name, key),
-        )
 
     def _on_beat(self, message: Message) -> None:
         node, beat = self._node(message), message.body

@@ -71,11 +71,6 @@ class Node:
             self._complete = msgspec.structs.replace(self._complete, node=name)
             self.offers = offers(self._complete)
 
-    def start_anew(self) -> None:
-        """Whatever it says next is new. What it offers stays known until its card comes."""
-        self.incarnation = self.claimed = self.sequence = 0
-        self.stamp, self.card, self.told = None, None, (0, 0)
-
     def row(self) -> NodeRow:
         """The form that the ledger keeps."""
         card = msgspec.json.encode(self.card) if self.card is not None else None
@@ -143,18 +138,6 @@ class Fleet:
     def called(self, name: str) -> str:
         """The name that a node has now which was called so."""
         return name if name in self.nodes else self.former.get(name, name)
-
-    def start_anew(self, kid: str) -> Node | None:
-        """An operator's word that the node with this key has lost its journal: its starts count from the first again.
-
-        None, and nothing changes, for one that is here or that nobody has heard of: were a copy of a living node let in
-        like this, the two would take turns.
-        """
-        node = next((node for node in self.nodes.values() if node.kid == kid), None)
-        if node is None or node.online:
-            return None
-        node.start_anew()
-        return node
 
     def forget(self, name: str) -> None:
         """It is no peer any longer."""

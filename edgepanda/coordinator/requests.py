@@ -490,11 +490,7 @@ class Requests:
             )
         check_waiting(self._book, self._peers, p.peer.name, known.name if known else "")
         self._peers.add(p.peer)
-        data: dict[str, Any] = {"by": sender.name, "name": p.peer.name, "role": p.peer.role, "key": p.peer.key}
-        anew = self._fleet.start_anew(p.peer.kid) if known is not None else None
-        if anew is not None:
-            self._book.keep_node(anew.row())
-            data["anew"] = True
+        data = {"by": sender.name, "name": p.peer.name, "role": p.peer.role, "key": p.peer.key}
         self._peers_done("joined", data, answer, refuse)
 
     def _peers_remove(self, p: requests.ByName, sender: Peer, answer: Answer, refuse: Refuse) -> None:

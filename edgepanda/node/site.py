@@ -90,8 +90,7 @@ class Site:
         self._waited += 1 if self.epoch else 0
         if self._waited > 1 and self.problem is None:
             self.problem = EdgePandaError(
-                "the coordinator does not answer this node: it is gone, or does not know this node's key, "
-                "or has heard of later starts of it (then the journal of this one was lost)",
+                "the coordinator does not answer this node: it is gone, or does not know this node's key",
                 code="not_let_in",
                 where="claim",
                 cure=f"at the site, as an operator: edgepanda nodes add {self._me.name} {self._me.key}",

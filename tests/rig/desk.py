@@ -148,11 +148,9 @@ class Desk:
 
     # nodes
 
-    def joins(
-        self, name: str = "n1", *, held: tuple[Held, ...] = (), incarnation: int = 1, slots: int = 2, kid: str = ""
-    ) -> Node:
+    def joins(self, name: str = "n1", *, held: tuple[Held, ...] = (), incarnation: int = 1, slots: int = 2) -> Node:
         """A node whose card and claim have come."""
-        node = self.fleet.node(name, kid or f"kid-{name}")
+        node = self.fleet.node(name, f"kid-{name}")
         self.fleet.card(node, card(name, incarnation=incarnation))
         self.book.keep_node(node.row())
         self.claims(node, held=held, incarnation=incarnation, slots=slots)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from edgepanda.coordinator.fleet import Fleet, Node, completed
+from edgepanda.coordinator.fleet import Fleet, completed
 from edgepanda.coordinator.ledger import NodeRow
 from edgepanda.model.card import Card, Device, offers
 from edgepanda.model.head import Head
 from edgepanda.model.stops import Stop
-from edgepanda.trust.identity import Identity, encode_key
 from edgepanda.wire import messages
 from edgepanda.wire.clock import Stamp
-from tests.rig.desk import Desk, at_desk, card
+from tests.rig.desk import card
 
 EPOCH = 3
 
@@ -161,44 +159,3 @@ def test_while_drivers_start_their_capabilities_do_not_vanish_nor_change() -> No
 def test_nothing_is_completed_from_what_is_no_longer_configured() -> None:
     gone = msgspec.structs.replace(card(incarnation=2), devices={}, drivers={}, capabilities={})
     assert offers(completed(gone, card())) == []
-
-
-# a node that has lost its journal
-
-
-async def lost_its_journal(desk: Desk, *, here: bool) -> tuple[Node, dict[str, str]]:
-    """A node of which the seventh start was heard, with a task that has its permit; and what an operator lets in."""
-    key = Identity.create()
-    peer = {"key": encode_key(key.public), "name": "n1", "role": "node"}
-    await desk.answer("peers.add", peer=peer)
-    node = desk.joins("n1", incarnation=7, kid=key.kid)
-    await desk.submit("task-0001", "job.unsafe")
-    desk.say(messages.Starting, "task-0001")
-    await desk.settle()
-    node.online = here
-    return node, peer
-
-
-async def test_an_operator_takes_a_node_back_that_has_lost_its_journal(tmp_path: Path) -> None:
-    with at_desk(tmp_path) as desk:
-        node, peer = await lost_its_journal(desk, here=False)
-        assert not desk.fleet.claim(node, claim(10**9, epoch=0), desk.now, 0)
-        await desk.answer("peers.add", peer=peer)
-        assert {offer.node for offer in desk.fleet.all_offers()} == {"n1"}
-        desk.joins("n1", kid=node.kid)
-        await desk.settle()
-        assert (node.incarnation, node.online, desk.state("task-0001")) == (1, True, "running")
-        desk.now += 40.0
-        desk.leases.tick()
-        await desk.settle()
-        assert desk.state("task-0001") == "uncertain"  # it had its permit
-        await desk.restart()
-        assert desk.fleet.nodes["n1"].incarnation == 1
-
-
-async def test_a_copy_of_a_node_that_is_here_is_not_let_in(tmp_path: Path) -> None:
-    with at_desk(tmp_path) as desk:
-        node, peer = await lost_its_journal(desk, here=True)
-        await desk.answer("peers.add", peer=peer)
-        assert not desk.fleet.claim(node, claim(10**9, epoch=0), desk.now, 0)
-        assert (node.incarnation, node.online) == (7, True)
