@@ -241,7 +241,10 @@ class NodeDaemon:
         self._requests.close()
         await self._devices.close()
         await self._reporter.flush()
-        if self._bus.up and not self._renamed.is_set():
+        if self._bus.up and self._renamed.is_set():  # what we said last may have come after the coordinator's clearing
+            self._bus.clear(topics.CARD, node=self.name)
+            self._bus.clear(topics.STATUS, node=self.name)
+        elif self._bus.up:
             self._bus.retain(topics.STATUS, self._status_body(False), node=self.name)
         await self._bus.stop()
         self._memory.close()
