@@ -46,13 +46,14 @@ def set_command(
     Checked, probed and written in the same way; the running node closes the device once its work has ended and opens
     it anew. `edgepanda device add DRIVER --help` lists the keys.
     """
-    from edgepanda.cli.device_work import NODE_KEYS, check_device, known_device, open_config, own_values
+    from edgepanda.cli.device_work import check_device, known_device, open_config, own_values
     from edgepanda.cli.driver_options import read_words, require
+    from edgepanda.node.configured import RESERVED
 
     quiet(settings)
     loaded, file = open_config(settings)
     old = known_device(loaded, name)
-    node_keys = {key: value for key, value in old.items() if key in NODE_KEYS}
+    node_keys = {key: value for key, value in old.items() if key in RESERVED}
     if labels:
         merged = {key: value for key, value in {**old.get("labels", {}), **labels}.items() if value}
         node_keys = {**node_keys, "labels": merged} if merged else without(node_keys, ("labels",), where=name)

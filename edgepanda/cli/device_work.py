@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 ANSWER_WITHIN = 15.0  # seconds: a probe may take 10
 
-NODE_KEYS = ("driver", "command", "labels")
-"""Keys of a device that are the node's and not its driver's."""
-
 
 class Checked(NamedTuple):
     """A device as it may be written, and what its driver says of it."""
@@ -210,7 +207,9 @@ async def _others(loaded: Loaded, name: str) -> list[Any]:
 
 def own_values(entry: dict[str, Any]) -> dict[str, Any]:
     """The keys of a device that are its driver's."""
-    return {key: value for key, value in entry.items() if key not in NODE_KEYS}
+    from edgepanda.node.configured import RESERVED
+
+    return {key: value for key, value in entry.items() if key not in RESERVED}
 
 
 def refuse_unusable(name: str, probe: Probe) -> None:

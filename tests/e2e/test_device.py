@@ -248,6 +248,15 @@ def test_a_value_is_set_and_unset_and_the_rest_of_the_file_stays(person: Person)
     assert config.read_text() == before
 
 
+def test_what_the_node_keeps_of_a_device_stays_when_it_changes(person: Person) -> None:
+    person.configure('\n[devices.arm]\ndriver = "servo"\npin = 20\nsimulate = true\nlink_loss = 10.0\n')
+    person.ok("device", "set", "arm", "pin=21")
+    assert config_of(person)["devices"]["arm"] == {
+        "driver": "servo", "pin": 21, "simulate": True, "link_loss": 10.0,
+    }  # fmt: skip
+    assert json.loads(person.run("device", "test", "arm", "--json").stdout)["usable"]
+
+
 CHANGES_REFUSED = [
     ("set pna pin=3", "unknown_device", "did you mean 'pan'?"),
     ("set pan pin=x", "invalid_args", "a whole number 0 to 63"),
