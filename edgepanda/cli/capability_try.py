@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ import click
 import msgspec
 
 from edgepanda.cli.blocked import Blocked, Seen, as_seen, blocked_by, complained_about
-from edgepanda.cli.common import Settings, command, quiet
+from edgepanda.cli.common import Settings, command, confirmed, quiet
 from edgepanda.cli.exits import FAILED, INTERRUPTED, OK
 from edgepanda.cli.local import LocalNode
 from edgepanda.cli.out import aligned_fields, coloured, emit, hint, plain, say
@@ -116,15 +115,9 @@ def known_capability(loaded: Loaded, name: str) -> dict[str, Any]:
 
 
 def _confirmed(settings: Settings, name: str, entry: dict[str, Any]) -> bool:
-    if settings.json or not sys.stdin.isatty():
-        raise EdgePandaError(
-            f"it does more than look (tier {entry['tier']}, replay {entry['replay']}), and nobody can be asked here",
-            code="usage",
-            where="--yes",
-            cure="--yes runs it without asking",
-        )
-    what = f"Run {name} for real (tier {entry['tier']}, replay {entry['replay']})?"
-    return click.confirm(what, default=False, err=True)
+    does = f"tier {entry['tier']}, replay {entry['replay']}"
+    question, because = f"Run {name} for real ({does})?", f"it does more than look ({does})"
+    return confirmed(settings, question, "runs it without asking", because=because)
 
 
 def _show(tried: Tried) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 import re
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -129,6 +130,16 @@ def command(
         return make(shaped)
 
     return decorate
+
+
+def confirmed(settings: Settings, question: str, goes_on: str, *, because: str = "") -> bool:
+    """A person's yes. `goes_on`: what --yes does, in the cure of the error where nobody can be asked (`usage`);
+    `because`: why it must be asked, in the same.
+    """
+    if settings.json or not sys.stdin.isatty():
+        why = f"{because}, and " if because else ""
+        raise EdgePandaError(f"{why}nobody can be asked here", code="usage", where="--yes", cure=f"--yes {goes_on}")
+    return click.confirm(question, default=False, err=True)
 
 
 def quiet(settings: Settings) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import sys
 from typing import Any
 
 import click
 
-from edgepanda.cli.common import Settings, command, label_option, quiet
+from edgepanda.cli.common import Settings, command, confirmed, label_option, quiet
 from edgepanda.cli.device_add import RETURNS, write
 from edgepanda.cli.out import emit, hint, say
 from edgepanda.cli.reload import Taken, option_of, take_up, tell
@@ -115,7 +114,7 @@ def remove_command(settings: Settings, name: str, yes: bool) -> int | None:
     loaded, file = open_config(settings)
     entry = known_device(loaded, name)
     place = ", ".join(text for text in (str(entry["driver"]), where_of(entry)) if text)
-    if not yes and not _confirmed(settings, f"Remove {name} ({place}) from {loaded.path}?"):
+    if not yes and not confirmed(settings, f"Remove {name} ({place}) from {loaded.path}?", "removes it without asking"):
         hint("nothing was changed")
         return 130
     file.remove(("devices", name))
@@ -129,14 +128,6 @@ def remove_command(settings: Settings, name: str, yes: bool) -> int | None:
     if not taken.reloaded:
         tell(taken, option_of(settings, loaded))
     return None
-
-
-def _confirmed(settings: Settings, question: str) -> bool:
-    if settings.json or not sys.stdin.isatty():
-        raise EdgePandaError(
-            "nobody can be asked here", code="usage", where="--yes", cure="--yes removes it without asking"
-        )
-    return click.confirm(question, default=False, err=True)
 
 
 def left_in(taken: Taken, entry: dict[str, Any]) -> str:
