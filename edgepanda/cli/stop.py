@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgepanda.cli.common import Settings, command, node_option, quiet
-from edgepanda.cli.exits import UNREACHABLE
+from edgepanda.cli.common import Settings, command, confirmed, node_option, quiet
+from edgepanda.cli.exits import INTERRUPTED, UNREACHABLE
 from edgepanda.cli.local import LocalNode
 from edgepanda.cli.out import emit, hint, say
 from edgepanda.errors import EdgePandaError
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
 OBEYED_WITHIN = 5.0  # seconds that are waited for the nodes' word
 LOOK_EVERY = 0.05
 LOCAL_WITHIN = 2.0
+SAFE = "Is it safe to release these?"
+
+Chosen = tuple[str, str, list[str]]
+"""Who has stops in force: the name, the key id that a release is signed for, and the ids of those stops."""
 
 
 @command(
@@ -166,30 +169,38 @@ async def _release(
 
     client = AsyncClient.from_loaded(loaded, answer_within=settings.timeout or ANSWER_WITHIN)
     try:
-        await client.connect()
-        found = await client.stops()
-    except EdgePandaError as error:
+        try:
+            await client.connect()
+            found = await client.stops()
+        except EdgePandaError as error:
+            return await _release_here(settings, loaded, client, error, ids, node, yes)
+        wanted = _chosen(settings, found, ids, node, yes)
+        if wanted:
+            await client.release({kid: tuple(some) for _, kid, some in wanted}, because)
+        return _tell_released(settings, wanted, await _released(client, wanted or []))
+    finally:
         await client.close()
-        return await _release_here(settings, loaded, client, error, ids, node, yes)
-    async with client:
-        wanted = _wanted(found, ids, node)
-        if not wanted:
-            return _nothing(settings)
-        _show(settings, found, wanted)
-        if not yes and not _confirmed(settings):
-            return 130
-        await client.release({kid: tuple(some) for _, kid, some in wanted}, because)
-        left = await _released(client, wanted)
-    if settings.json:
-        emit({"released": {name: some for name, _, some in wanted}, "waiting": left})
-    else:
-        say("released" + (f"; no word yet from {', '.join(left)}" if left else ""))
-    return UNREACHABLE if left else 0
 
 
-def _wanted(found: Mapping[str, Any], ids: tuple[str, ...], node: str | None) -> list[tuple[str, str, list[str]]]:
-    """Name, key id and stops of each that has some of them. Raises `EdgePandaError` (`unknown_node`). Pure."""
-    places = dict(found["nodes"]) if node is not None else {"the site": found["site"], **found["nodes"]}
+def _places(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"the site": found["site"], **found["nodes"]}
+
+
+def _chosen(
+    settings: Settings, found: Mapping[str, Any], ids: tuple[str, ...], node: str | None, yes: bool
+) -> list[Chosen] | None:
+    """What is to be released, after a look at it; None where a person says no."""
+    wanted = _wanted(found, ids, node)
+    if not settings.json:
+        _show(found, wanted)
+    if wanted and not yes and not confirmed(settings, SAFE, "releases without asking"):
+        return None
+    return wanted
+
+
+def _wanted(found: Mapping[str, Any], ids: tuple[str, ...], node: str | None) -> list[Chosen]:
+    """Those that have some of them. Raises `EdgePandaError` (`unknown_node`). Pure."""
+    places = _places(found) if node is None else found["nodes"]
     if node is not None and node not in places:
         known = ", ".join(places) or "none"
         raise EdgePandaError(
@@ -204,12 +215,9 @@ def _wanted(found: Mapping[str, Any], ids: tuple[str, ...], node: str | None) ->
     return wanted
 
 
-def _show(settings: Settings, found: Mapping[str, Any], wanted: list[tuple[str, str, list[str]]]) -> None:
-    if settings.json:
-        return
-    places = {"the site": found["site"], **found["nodes"]}
+def _show(found: Mapping[str, Any], wanted: list[Chosen]) -> None:
     for name, _, some in wanted:
-        for stop in places[name]["stops"]:
+        for stop in _places(found)[name]["stops"]:
             if stop["id"] in some:
                 say(f"{name:<12} {line_of(stop)}")
 
@@ -221,18 +229,10 @@ def line_of(stop: Mapping[str, Any]) -> str:
     return f"{stop['id']}  {when}  by {who} ({stop['door']})" + (f": {stop['reason']}" if stop.get("reason") else "")
 
 
-def _confirmed(settings: Settings) -> bool:
-    if settings.json or not sys.stdin.isatty():
-        raise EdgePandaError(
-            "nobody can be asked here", code="usage", where="--yes", cure="--yes releases without asking"
-        )
-    return click.confirm("Is it safe to release these?", default=False, err=True)
-
-
-async def _released(client: AsyncClient, wanted: list[tuple[str, str, list[str]]]) -> list[str]:
+async def _released(client: AsyncClient, wanted: list[Chosen]) -> list[str]:
     """The names of nodes that still have some of them in force after a while."""
     end = time.monotonic() + OBEYED_WITHIN
-    while True:
+    while wanted:
         found = await client.stops()
         left = []
         for name, _, some in wanted:
@@ -242,6 +242,7 @@ async def _released(client: AsyncClient, wanted: list[tuple[str, str, list[str]]
         if not left or time.monotonic() > end:
             return left
         await asyncio.sleep(LOOK_EVERY)
+    return []
 
 
 async def _release_here(
@@ -264,26 +265,21 @@ async def _release_here(
     hint(f"this machine's node alone: {error} [{error.code}]")
     place = {"kid": status["key"], "stops": status["stops"], "online": True}
     found = {"site": {"kid": "", "stops": []}, "nodes": {status["name"]: place}}
-    wanted = _wanted(found, ids, None)
-    if not wanted:
-        return _nothing(settings)
-    _show(settings, found, wanted)
-    if not yes and not _confirmed(settings):
-        return 130
+    wanted = _chosen(settings, found, ids, None, yes)
     import msgspec
 
-    for _, kid, some in wanted:
+    for _, kid, some in wanted or ():
         await local.request("release", msgspec.to_builtins(client.signed_release(kid, some)), within=LOCAL_WITHIN)
-    if settings.json:
-        emit({"released": {name: some for name, _, some in wanted}, "waiting": []})
-    else:
-        say("released")
-    return 0
+    return _tell_released(settings, wanted, [])
 
 
-def _nothing(settings: Settings) -> int:
+def _tell_released(settings: Settings, wanted: list[Chosen] | None, left: list[str]) -> int:
+    if wanted is None:
+        return INTERRUPTED
     if settings.json:
-        emit({"released": {}, "waiting": []})
+        emit({"released": {name: some for name, _, some in wanted}, "waiting": left})
+    elif wanted:
+        say("released" + (f"; no word yet from {', '.join(left)}" if left else ""))
     else:
         say("no emergency stop is in force")
-    return 0
+    return UNREACHABLE if left else 0
