@@ -19,7 +19,7 @@ from typing import Annotated, Any, Self
 import msgspec
 from tinydb import TinyDB
 from tinydb.storages import Storage
-from tinydb.table import Table
+from tinydb.table import Document, Table
 
 from edgepanda.storage import FileLock, StorageError, from_os_error, fsync_folder, make_folder, write_durably
 
@@ -232,6 +232,15 @@ class Documents:
     def table(self, name: str) -> Table:
         """A TinyDB table. What it gives belongs to the caller; what it is given it copies."""
         return self._db.table(name)
+
+    def single(self, name: str) -> dict[str, Any] | None:
+        """The document of a table that holds one, or None before there is any."""
+        found = self.table(name).get(doc_id=1)
+        return dict(found) if isinstance(found, Mapping) else None
+
+    def keep_single(self, name: str, value: Mapping[str, Any]) -> None:
+        """Put this in its place, whole; durable when the call returns. Raises like any write."""
+        self.table(name).upsert(Document(dict(value), doc_id=1))
 
     def reload(self) -> bool:
         """Read what was edited by hand; true if the data changed. Raises like opening, and then keeps the old data."""

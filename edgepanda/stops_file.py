@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
-from tinydb.table import Document
 
 from edgepanda.documents import Documents
 from edgepanda.errors import EdgePandaError
@@ -59,8 +58,7 @@ class StopsFile:
         self._settled.set()
         try:
             self._documents = Documents(path, exclusive=True)
-            row = self._documents.table("stops").get(doc_id=1)
-            self.stops = msgspec.convert(dict(row), Stops) if isinstance(row, dict) else Stops()
+            self.stops = msgspec.convert(self._documents.single("stops") or {}, Stops)
         except (EdgePandaError, msgspec.ValidationError) as error:
             log.error("the record of emergency stops cannot be read, so this counts as one: %s", error)
             unread = f"the record of stops cannot be read: {error}"[:LONGEST_REASON]
@@ -170,7 +168,7 @@ class StopsFile:
         if self._documents is None:
             return
         try:
-            self._documents.table("stops").upsert(Document(msgspec.to_builtins(stops), doc_id=1))
+            self._documents.keep_single("stops", msgspec.to_builtins(stops))
             self._kept, self.problem = stops, None
         except EdgePandaError as error:
             if self.problem is None or self.problem.code != error.code:

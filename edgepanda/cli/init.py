@@ -322,8 +322,8 @@ def _peers(loaded: Loaded) -> list[Peer]:
     if not path.exists():
         return []
     with Documents(path) as documents:
-        stored = documents.table("peers").get(doc_id=1)
-    listed = msgspec.convert(dict(stored).get("peers", []), list[Peer]) if stored else []
+        stored = documents.single("peers") or {}
+    listed = msgspec.convert(stored.get("peers", []), list[Peer])
     return [peer for peer in listed if not peer.revoked]
 
 

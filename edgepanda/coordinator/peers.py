@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from tinydb.table import Document
 
 from edgepanda.documents import Documents
 from edgepanda.model.ids import check_name
@@ -59,7 +58,7 @@ class PeersFile:
         self._documents.close()
 
     def _load(self, site: str) -> PeerList:
-        stored = self._documents.table("peers").get(doc_id=1)
+        stored = self._documents.single("peers")
         if stored is None:
             return PeerList(site=site, revision=0, peers=())
         return msgspec.convert({**stored, "site": site}, PeerList)
@@ -67,7 +66,7 @@ class PeersFile:
     def _keep(self, peers: PeerList) -> None:
         """One document, so that a list is never half written."""
         stored = {"revision": peers.revision, "peers": [msgspec.to_builtins(p) for p in peers.peers]}
-        self._documents.table("peers").upsert(Document(stored, doc_id=1))
+        self._documents.keep_single("peers", stored)
         self.list = self._signed(peers)
 
     def _signed(self, peers: PeerList) -> PeerList:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tinydb.table import Document
 
 from edgepanda.documents import Documents
 from edgepanda.errors import EdgePandaError
@@ -85,15 +84,15 @@ class Inventory:
         self._facts = facts
         if self._documents is not None:
             try:
-                self._documents.table("hardware").upsert(Document({"facts": self.hardware}, doc_id=1))
+                self._documents.keep_single("hardware", {"facts": self.hardware})
             except EdgePandaError as error:
                 log.error("the hardware that was found cannot be remembered: %s [%s]", error, error.code)
         self._on_change()
 
 
 def _known(documents: Documents) -> Hardware:
-    row = documents.table("hardware").get(doc_id=1)
-    return msgspec.convert(dict(row)["facts"], Hardware) if isinstance(row, dict) and "facts" in row else Hardware()
+    row = documents.single("hardware") or {}
+    return msgspec.convert(row["facts"], Hardware) if "facts" in row else Hardware()
 
 
 def _scan() -> Hardware:

@@ -6,7 +6,6 @@ import logging
 from pathlib import Path
 
 import msgspec
-from tinydb.table import Document
 
 from edgepanda.documents import Documents
 from edgepanda.errors import EdgePandaError
@@ -19,8 +18,12 @@ log = logging.getLogger("edgepanda.node")
 
 def name_at_site(path: Path, key: str) -> str:
     """The name that the list of peers in this file has for a key; empty if there is none. The file may be in use."""
-    stored = Documents(path).table("peers").get(doc_id=1)
-    return _name_of(msgspec.convert(dict(stored), PeerList) if stored else None, key)
+    return _name_of(_stored(Documents(path)), key)
+
+
+def _stored(documents: Documents) -> PeerList | None:
+    stored = documents.single("peers")
+    return msgspec.convert(stored, PeerList) if stored else None
 
 
 def _name_of(peers: PeerList | None, key: str) -> str:
@@ -38,8 +41,7 @@ class Site:
         self.epoch = 0  # of the coordinator that we claim work from now; 0: none
         self.proven = False  # it has answered a claim of ours, so its leases are obeyed
         self.problem: EdgePandaError | None = None  # why we obey none
-        stored = self._documents.table("peers").get(doc_id=1)
-        self._peers = msgspec.convert(dict(stored), PeerList) if stored else None
+        self._peers = _stored(self._documents)
         self._me = msgspec.structs.replace(me, name=self.name_here or me.name)
         self.directory = Directory(key, self._me)
         self.directory.replace(self._peers)
@@ -130,7 +132,7 @@ class Site:
         self._peers = accepted
         self.directory.replace(accepted)
         try:
-            self._documents.table("peers").upsert(Document(msgspec.to_builtins(accepted), doc_id=1))
+            self._documents.keep_single("peers", msgspec.to_builtins(accepted))
         except EdgePandaError as error:
             log.error("the list of peers cannot be kept: %s [%s]", error, error.code)
 

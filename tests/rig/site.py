@@ -197,8 +197,8 @@ class Site:
         return await self.heard(topics.CARD, lambda m: m.name == node, lambda: self.start(node))
 
     def _peer_list(self) -> PeerList:
-        stored = Documents(self.state(COORDINATOR) / "peers.json").table("peers").get(doc_id=1)
-        return msgspec.convert({**dict(stored or {}), "site": self.name}, PeerList)
+        stored = Documents(self.state(COORDINATOR) / "peers.json").single("peers")
+        return msgspec.convert({**(stored or {}), "site": self.name}, PeerList)
 
 
 def faked_time(offset: str) -> dict[str, str]:
