@@ -142,10 +142,7 @@ class Attempts:
         device = task.device or task.capability
         action = task.capability.rpartition(".")[2] if task.device else "run"
         spec = self._devices.action(device, action)
-        self._check_stop(spec, device)
-        self._check_disk("unsafe" in (spec.replay, task.replay), device)
-        if spec.tier >= 2:
-            raise consent_required(task.capability)
+        self._check_allowed(spec, task, device)
         if task.replay == "safe" and spec.replay == "unsafe":
             raise EdgePandaError(
                 "doing it again is not safe by this node's card",
@@ -164,8 +161,10 @@ class Attempts:
             self._journal.note_newest(device, lane.newest)
         return attempt
 
-    def _check_stop(self, spec: Action, device: str) -> None:
-        """Raises `EdgePandaError` (`stopped`) where an emergency stop forbids it."""
+    def _check_allowed(self, spec: Action, task: Task, device: str) -> None:
+        """Whether it may be done now. Raises `EdgePandaError`: `stopped` where an emergency stop forbids it, the
+        disk's own where nobody would know after a power cut that it began, `consent_required`.
+        """
         if spec.tier > 0 and not self.may_actuate():
             raise EdgePandaError(
                 "an emergency stop is in force",
@@ -173,16 +172,15 @@ class Attempts:
                 where=device,
                 cure="`edgepanda status` shows who stopped and why; `edgepanda release` ends it",
             )
-
-    def _check_disk(self, unsafe: bool, device: str) -> None:
-        """Raises the disk's `EdgePandaError` where nobody would know after a power cut that it began."""
-        if unsafe and self.no_disk is not None:
+        if "unsafe" in (spec.replay, task.replay) and self.no_disk is not None:
             raise EdgePandaError(
                 "it must not be done twice, and there is no disk to keep that it began",
                 code=self.no_disk.code,
                 where=device,
                 cure=self.no_disk.cure,
             )
+        if spec.tier >= 2:
+            raise consent_required(task.capability)
 
     def halt(self, why: Why = "stopped", device: str | None = None) -> None:
         """Whatever acts, or waits to act, ends: at a device, or everywhere."""
@@ -531,11 +529,8 @@ class Attempts:
             return await known
         self._reporter.check_room()
         spec = self._devices.action(device, action)
-        self._check_stop(spec, device)
-        self._check_disk(spec.replay == "unsafe", device)
-        if spec.tier >= 2:
-            raise consent_required(task.capability)
         task = msgspec.structs.replace(task, tier=spec.tier, replay=spec.replay)
+        self._check_allowed(spec, task, device)
         attempt = Attempt(task, 0, device=device, action=action, spec=spec, seq=self._first_seq)
         if spec.tier > 0:
             self._note_direct(device)
