@@ -35,7 +35,7 @@ class SiteStops:
         self._site, self._kid, self._send = site, kid, send
         self._bus: Bus | None = None
         self._saying: asyncio.TimerHandle | None = None
-        self._outdated = False  # something of ours is retained on the broker
+        self._outdated = False  # what the broker retains may be something else than what is in force
         self._file = StopsFile(path, on_stop=lambda: None, on_change=self._changed)
 
     @property
@@ -145,13 +145,8 @@ class SiteStops:
             self._saying = asyncio.get_running_loop().call_later(SAY_AGAIN, self._say_changed)
 
     def _say_changed(self) -> None:
-        self._saying = None
-        if self._bus is None or not self._bus.up:
-            return
-        if self.standing:
-            self._bus.retain(topics.STOP, self._body())
-        else:
-            self._bus.clear(topics.STOP)
+        self._saying, self._outdated = None, True
+        self.say()
 
     def _body(self) -> messages.Standing:
         return messages.Standing(id=new_id(), stops=self.standing)
