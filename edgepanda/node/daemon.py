@@ -313,8 +313,7 @@ class NodeDaemon:
     def _take(self, loaded: Loaded) -> None:
         self.loaded = loaded
         self._settings = loaded.require_node()
-        self._card_changed()
-        self._say_claim()
+        self._card_changed()  # all of them that a claim says are on the card too
 
     def _stops_changed(self) -> None:
         self._say_claim()
