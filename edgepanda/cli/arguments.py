@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -66,9 +65,7 @@ def check_usable(offers: Sequence[Offer], chosen: Offer) -> None:
 
 def _nothing(offers: Sequence[Offer], name: str) -> matching.RoutingError:
     known = {o.capability for o in offers} | {f"{o.device}.{o.action_name}" for o in offers if o.device}
-    near = difflib.get_close_matches(name, sorted(known), n=1)
-    cure = f"did you mean {near[0]!r}?" if near else "`edgepanda card --all` lists what there is"
-    return matching.RoutingError(f"nobody offers {name!r}", where="target", cure=cure)
+    return matching.RoutingError(f"nobody offers {name!r}", where="target", cure=matching.nearest(name, known))
 
 
 def _two_meanings(name: str, device: Offer, own: Offer) -> matching.RoutingError:

@@ -19,6 +19,7 @@ from edgepanda.cli.exits import FAILED, INTERRUPTED, OK
 from edgepanda.cli.local import LocalNode
 from edgepanda.cli.out import aligned_fields, coloured, emit, hint, plain, say
 from edgepanda.errors import EdgePandaError
+from edgepanda.model.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from edgepanda.drivers.contract import Probe
@@ -99,18 +100,15 @@ def try_command(settings: Settings, name: str, words: tuple[str, ...], yes: bool
 
 def known_capability(loaded: Loaded, name: str) -> dict[str, Any]:
     """Its entry. Raises `EdgePandaError` (`unknown_capability`) with the nearest."""
-    import difflib
-
     known = loaded.config.capabilities
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=1)
     there = ", ".join(known) or "none; `edgepanda capability add` adds one"
     raise EdgePandaError(
         f"the configuration has no capability {name!r}",
         code="unknown_capability",
         where=str(loaded.path),
-        cure=f"did you mean {near[0]!r}?" if near else f"there are: {there}",
+        cure=did_you_mean(name, known, f"there are: {there}"),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from edgepanda.cli.device_add import RETURNS, write
 from edgepanda.cli.out import emit, hint, say
 from edgepanda.cli.reload import Taken, option_of, take_up, tell
 from edgepanda.errors import EdgePandaError
+from edgepanda.model.nearest import did_you_mean
 
 
 @command(
@@ -77,8 +77,7 @@ def without(values: dict[str, Any], unset: tuple[str, ...], *, where: str) -> di
         key = word.removeprefix("--").replace("-", "_")
         key = key if key in left else word
         if key not in left:
-            near = difflib.get_close_matches(key, left, n=1)
-            cure = f"did you mean {near[0]!r}?" if near else f"set are: {', '.join(left) or 'none'}"
+            cure = did_you_mean(key, left, f"set are: {', '.join(left) or 'none'}")
             raise EdgePandaError(f"{word!r} is not set", code="config_key_unknown", where=where, cure=cure)
         del left[key]
     return left

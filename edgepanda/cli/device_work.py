@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 import shlex
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from edgepanda.errors import EdgePandaError
+from edgepanda.model.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from edgepanda.cli.common import Settings
@@ -52,13 +52,12 @@ def known_device(loaded: Loaded, name: str) -> dict[str, Any]:
     devices = loaded.config.devices
     if name in devices:
         return devices[name]
-    near = difflib.get_close_matches(name, devices, n=1)
     there = ", ".join(devices) or "none; `edgepanda device add` adds one"
     raise EdgePandaError(
         f"there is no device {name!r}",
         code="unknown_device",
         where=str(loaded.path),
-        cure=f"did you mean {near[0]!r}?" if near else f"there are: {there}",
+        cure=did_you_mean(name, devices, f"there are: {there}"),
     )
 
 
@@ -83,13 +82,12 @@ def entry_of(driver: str, program: str, folder: Path) -> dict[str, Any]:
         return {"driver": _from(driver, folder)}
     devices = [name for name in DRIVERS if name != "command"]
     if driver not in devices:
-        near = difflib.get_close_matches(driver, devices, n=1, cutoff=0.5)
         there = f"there is: {', '.join(devices)}; one of your own goes by the path of its .py file, or with --command"
         raise EdgePandaError(
             f"there is no driver {driver!r}",
             code="unknown_driver",
             where="DRIVER",
-            cure=f"did you mean {near[0]!r}?" if near else there,
+            cure=did_you_mean(driver, devices, there, cutoff=0.5),
         )
     return {"driver": driver}
 

@@ -18,6 +18,7 @@ from edgepanda.model.config_lines import Key, Lines, key_near
 from edgepanda.model.config_types import DRIVERS, ENTRIES, TABLES, Broker, Capability, Config
 from edgepanda.model.config_words import Field, allowed, dotted, fields_of, found, plain_type, toml
 from edgepanda.model.ids import is_capability, is_name
+from edgepanda.model.nearest import did_you_mean
 
 SYNTAX, UNKNOWN, MISSING, TYPE, VALUE = (
     "config_syntax",
@@ -234,14 +235,9 @@ class _Walk:
         self._add((*at, "driver"), found(driver), may, cure, VALUE)
 
     def _unknown(self, name: str, fields: dict[str, Field], at: Key) -> None:
-        near = difflib.get_close_matches(name, fields, n=1)
         home = [table for table, kind in TABLES.items() if name in fields_of(kind)]
-        if near:
-            cure = f"did you mean {near[0]!r}?"
-        elif home:
-            cure = f"it belongs into [{home[0]}]"
-        else:
-            cure = "remove it, or see `edgepanda config schema`"
+        otherwise = f"it belongs into [{home[0]}]" if home else "remove it, or see `edgepanda config schema`"
+        cure = did_you_mean(name, fields, otherwise)
         self._add(at, f"an unknown key {name!r}", ", ".join(fields), cure, UNKNOWN)
 
     def _missing(self, field: Field, kind: type[msgspec.Struct], data: dict[str, Any], at: Key) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.card import Offer
+from edgepanda.model.nearest import did_you_mean
 from edgepanda.model.task import Task
 
 
@@ -29,9 +29,9 @@ class RoutingError(EdgePandaError):
     code = "unknown_capability"
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, sorted(set(known)), n=1)
-    return f"did you mean {close[0]!r}?" if close else "`edgepanda card --all` lists what there is"
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The cure where nobody offers this."""
+    return did_you_mean(word, sorted(set(known)), "`edgepanda card --all` lists what there is")
 
 
 def _fits(offer: Offer, node: str | None, device: str | None, labels: Mapping[str, str]) -> bool:
@@ -81,14 +81,14 @@ def route(
 def _unknown(offers: Sequence[Offer], capability: str | None, device: str | None, action: str | None) -> RoutingError:
     if capability is not None:
         known = [o.capability for o in offers]
-        return RoutingError(f"nobody offers {capability!r}", where="capability", cure=_nearest(capability, known))
+        return RoutingError(f"nobody offers {capability!r}", where="capability", cure=nearest(capability, known))
     devices = {o.device for o in offers if o.device}
     if device not in devices:
         return RoutingError(
-            f"there is no device {device!r}", code="unknown_device", where="device", cure=_nearest(str(device), devices)
+            f"there is no device {device!r}", code="unknown_device", where="device", cure=nearest(str(device), devices)
         )
     actions = [o.action_name for o in offers if o.device == device]
-    return RoutingError(f"{device} cannot {action!r}", where="action", cure=_nearest(str(action), actions))
+    return RoutingError(f"{device} cannot {action!r}", where="action", cure=nearest(str(action), actions))
 
 
 def _no_fit(named: Sequence[Offer], node: str | None, device: str | None, labels: Mapping[str, str]) -> RoutingError:
@@ -96,7 +96,7 @@ def _no_fit(named: Sequence[Offer], node: str | None, device: str | None, labels
     if node is not None and node not in {o.node for o in named}:
         nodes = [o.node for o in named]
         return RoutingError(
-            f"node {node!r} does not offer {capability}", code="unknown_node", where="node", cure=_nearest(node, nodes)
+            f"node {node!r} does not offer {capability}", code="unknown_node", where="node", cure=nearest(node, nodes)
         )
     if device is not None and device not in {o.device for o in named}:
         devices = [o.device for o in named if o.device]
@@ -104,7 +104,7 @@ def _no_fit(named: Sequence[Offer], node: str | None, device: str | None, labels
             f"{capability} has no device {device!r}",
             code="unknown_device",
             where="device",
-            cure=_nearest(device, devices),
+            cure=nearest(device, devices),
         )
     wanted = ", ".join(f"{k}={v}" for k, v in sorted(labels.items()))
     return RoutingError(
