@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.rig.cli import Person
+from tests.rig.cli import Person, set_up
 
 GOOD = """#!/bin/sh
 echo "free: $1"
@@ -23,12 +23,9 @@ printf '{"outcome": "succeeded", "value": %s}' "$1" >"$EDGEPANDA_RESULT"
 
 @pytest.fixture
 def person(tmp_path: Path) -> Iterator[Person]:
-    someone = Person(tmp_path)
-    someone.ok("init", "--name", "desk")
-    someone.listen_anywhere()
-    script(someone, "good.sh", GOOD)
-    yield someone
-    someone.close()
+    with set_up(tmp_path) as someone:
+        script(someone, "good.sh", GOOD)
+        yield someone
 
 
 @pytest.fixture(scope="module")

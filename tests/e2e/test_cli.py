@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig.cli import Person, Running
+from tests.rig.cli import Person, Running, set_up
 
 RECORDER = Path(__file__).parents[1] / "rig/recorder.py"
 MORE = f"""
@@ -48,13 +48,9 @@ def person(tmp_path: Path) -> Iterator[Person]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     """Somebody whose site is up."""
     folder = tmp_path_factory.mktemp("site")
-    someone = Person(folder)
-    someone.ok("init", "--name", "desk")
-    someone.listen_anywhere()
-    someone.configure(MORE.replace("{record}", str(folder / "record")).replace("{{word}}", "{word}"))
-    with someone.up():
+    more = MORE.replace("{record}", str(folder / "record")).replace("{{word}}", "{word}")
+    with set_up(folder, more) as someone, someone.up():
         yield someone
-        someone.close()
 
 
 def test_demo_shows_the_main_job_and_leaves_nothing(person: Person) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from edgepanda.cli.local import LocalNode
 from edgepanda.errors import EdgePandaError
-from tests.rig.cli import Person
+from tests.rig.cli import Person, set_up
 
 DIMMER = '''
 import msgspec
@@ -53,12 +53,9 @@ class Dimmer(Driver):
 
 @pytest.fixture
 def person(tmp_path: Path) -> Iterator[Person]:
-    someone = Person(tmp_path)
-    someone.ok("init", "--name", "desk")
-    someone.listen_anywhere()
-    (someone.folder / "dimmer.py").write_text(DIMMER)
-    yield someone
-    someone.close()
+    with set_up(tmp_path) as someone:
+        (someone.folder / "dimmer.py").write_text(DIMMER)
+        yield someone
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.rig.brokers import Mosquitto
-from tests.rig.cli import Person
+from tests.rig.cli import Person, set_up
 
 AREAS = [
     "configuration",
@@ -34,11 +34,8 @@ AREAS = [
 @pytest.fixture
 def person(tmp_path: Path) -> Iterator[Person]:
     """Somebody whose site is set up, and does not run."""
-    someone = Person(tmp_path)
-    someone.ok("init", "--name", "desk")
-    someone.listen_anywhere()
-    yield someone
-    someone.close()
+    with set_up(tmp_path) as someone:
+        yield someone
 
 
 def state(person: Person) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig.cli import Person
+from tests.rig.cli import Person, set_up
 
 LONG = """
 [capabilities."say.long"]
@@ -24,23 +24,15 @@ replay = "safe"
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     """Somebody whose site is up."""
-    someone = Person(tmp_path_factory.mktemp("site"))
-    someone.ok("init", "--name", "desk")
-    someone.listen_anywhere()
-    someone.configure(LONG)
-    with someone.up():
+    with set_up(tmp_path_factory.mktemp("site"), LONG) as someone, someone.up():
         yield someone
-        someone.close()
 
 
 @pytest.fixture
 def person(tmp_path: Path) -> Iterator[Person]:
     """Somebody with a configuration."""
-    someone = Person(tmp_path)
-    someone.ok("init", "--name", "desk")
-    someone.listen_anywhere()
-    yield someone
-    someone.close()
+    with set_up(tmp_path) as someone:
+        yield someone
 
 
 def test_a_second_up_says_that_the_site_runs(site: Person) -> None:

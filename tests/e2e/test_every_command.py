@@ -17,7 +17,7 @@ from edgepanda.cli.table import COMMANDS
 from edgepanda.trust.identity import Identity, encode_key
 from tests.provoke.kit import check_command, check_document
 from tests.rig.brokers import Mosquitto, free_port
-from tests.rig.cli import Person
+from tests.rig.cli import Person, set_up
 
 Path_ = tuple[str, ...]
 KEY = encode_key(b"\1" * 32)
@@ -187,12 +187,8 @@ def test_no_coordinator(
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     """Somebody whose site is up."""
-    someone = Person(tmp_path_factory.mktemp("site"))
-    someone.ok("init", "--name", "desk")
-    someone.listen_anywhere()
-    with someone.up():
+    with set_up(tmp_path_factory.mktemp("site")) as someone, someone.up():
         yield someone
-        someone.close()
 
 
 def refused_at(site: Person, code: str, given: list[str]) -> None:

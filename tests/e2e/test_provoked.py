@@ -10,19 +10,14 @@ from edgepanda.error_codes import usual_cure
 from edgepanda.errors import EdgePandaError
 from tests.provoke.kit import Words, check_command, check_document, check_error
 from tests.provoke.site import CONFIG, MISSING, ON_A_SITE
-from tests.rig.cli import Person
+from tests.rig.cli import Person, set_up
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     """Somebody whose site is up, with a driver and programs that fail."""
-    someone = Person(tmp_path_factory.mktemp("site"))
-    someone.ok("init", "--name", "desk")
-    someone.listen_anywhere()
-    someone.configure(CONFIG + MISSING)
-    with someone.up():
+    with set_up(tmp_path_factory.mktemp("site"), CONFIG + MISSING) as someone, someone.up():
         yield someone
-        someone.close()
 
 
 @pytest.mark.parametrize("code", ON_A_SITE)

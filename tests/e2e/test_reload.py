@@ -13,19 +13,15 @@ from typing import Any
 import pytest
 
 from edgepanda.cli.local import LocalNode
-from tests.rig.cli import Person, Running
+from tests.rig.cli import Person, Running, set_up
 
 SERVO = '\n[devices.{name}]\ndriver = "servo"\npin = {pin}\nstart = 0\nsimulate = true\n'
 
 
 @pytest.fixture
 def person(tmp_path: Path) -> Iterator[Person]:
-    someone = Person(tmp_path)
-    someone.ok("init", "--name", "desk")
-    someone.listen_anywhere()
-    someone.configure(SERVO.format(name="tilt", pin=5))
-    yield someone
-    someone.close()
+    with set_up(tmp_path, SERVO.format(name="tilt", pin=5)) as someone:
+        yield someone
 
 
 def edit(person: Person, old: str, new: str) -> None:

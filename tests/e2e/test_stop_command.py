@@ -8,17 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig.cli import Person
+from tests.rig.cli import Person, set_up
 
 
 @pytest.fixture
 def person(tmp_path: Path) -> Iterator[Person]:
-    someone = Person(tmp_path)
-    someone.ok("init", "--name", "desk")
-    someone.listen_anywhere()
-    with someone.up():
+    with set_up(tmp_path) as someone, someone.up():
         yield someone
-        someone.close()
 
 
 def test_it_is_in_force_until_it_is_released(person: Person) -> None:

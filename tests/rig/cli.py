@@ -138,3 +138,18 @@ class Person:
 
     def _works_here(self, process: Path) -> bool:
         return str(process.joinpath("cwd").readlink()).startswith(str(self.folder.parent))
+
+
+@contextlib.contextmanager
+def set_up(folder: Path, more: str = "") -> Iterator[Person]:
+    """Somebody whose site is set up, with a broker on a port of its own and `more` in the configuration, and does not
+    run. What was started is ended afterwards.
+    """
+    someone = Person(folder)
+    try:
+        someone.ok("init", "--name", "desk")
+        someone.listen_anywhere()
+        someone.configure(more)
+        yield someone
+    finally:
+        someone.close()
