@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 LONGEST_NAME = 107  # bytes of `sun_path`, without the zero at its end (unix(7))
+_PEER, _CREDENTIALS = (socket.SOL_SOCKET, socket.SO_PEERCRED), "3i"  # `struct ucred`: pid, uid, gid
 
 
 @contextlib.contextmanager
@@ -24,3 +27,12 @@ def reachable(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
+
+
+def listener(path: Path, within: float) -> tuple[int, int]:
+    """Process and user of whoever listens on a socket, as the kernel tells. Raises `OSError`, also after `within` s."""
+    with reachable(path) as name, socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(within)
+        connection.connect(name)
+        pid, uid, _ = struct.unpack(_CREDENTIALS, connection.getsockopt(*_PEER, struct.calcsize(_CREDENTIALS)))
+    return pid, uid

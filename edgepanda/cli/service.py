@@ -6,16 +6,13 @@ import grp
 import os
 import pwd
 import shutil
-import socket
 import stat
 from pathlib import Path
 
 import msgspec
 
 from edgepanda.cli.blocked import PathSeen
-from edgepanda.unix_socket import reachable
-
-_PID_SIZE = 12  # bytes of `struct ucred`: pid, uid, gid
+from edgepanda.unix_socket import listener
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,13 +28,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 def peer_pid(path: Path) -> int | None:
     """The process that listens on a Unix socket; None if that cannot be told."""
     try:
-        with reachable(path) as name, socket.socket(socket.AF_UNIX) as line:
-            line.settimeout(2.0)
-            line.connect(name)
-            told = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PID_SIZE)
+        return listener(path, 2.0)[0] or None
     except OSError:
         return None
-    return int.from_bytes(told[:4], "little") or None
 
 
 def surroundings(pid: int | None = None) -> Surroundings:

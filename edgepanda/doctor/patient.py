@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
-import struct
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import msgspec
 from edgepanda.errors import EdgePandaError
 from edgepanda.model.broker import BrokerAddress
 from edgepanda.model.config import Loaded
-from edgepanda.unix_socket import reachable
+from edgepanda.unix_socket import listener
 
 NODE_WITHIN = 2.0  # seconds for the node's answer on its socket
 
@@ -100,7 +98,7 @@ async def _ask_node(loaded: Loaded | None) -> NodeSeen:
         return NodeSeen()
     node = LocalNode.of(loaded)
     try:
-        pid, uid = _peer(node.path)
+        pid, uid = listener(node.path, NODE_WITHIN)
         status: dict[str, Any] = await node.request("status", {}, within=NODE_WITHIN)
     except PermissionError:
         return NodeSeen(denied=True)
@@ -109,13 +107,3 @@ async def _ask_node(loaded: Loaded | None) -> NodeSeen:
     except EdgePandaError as error:
         return NodeSeen(error=error)
     return NodeSeen(status=status, pid=pid, uid=uid)
-
-
-def _peer(path: Path) -> tuple[int, int]:
-    """Process and user behind a socket. Raises `OSError`."""
-    with reachable(path) as name, socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(NODE_WITHIN)
-        connection.connect(name)
-        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, uid, _ = struct.unpack("3i", raw)
-    return pid, uid
