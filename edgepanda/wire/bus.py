@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -33,8 +33,6 @@ ROOM = envelope.LARGEST - 512  # for bodies in one envelope
 MOST_LOGGED = 1_000  # different refusals that are logged
 LONGEST_LOGGED = 400  # characters of one
 LONGEST_TOPIC = 200  # characters below the base; ours have at most 80, MQTT allows 65,535
-
-B = TypeVar("B", bound=messages.Body)
 
 
 class Message(msgspec.Struct, frozen=True):
